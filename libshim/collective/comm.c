@@ -356,12 +356,6 @@ TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 
 /* ---- of some ranks -------------------------------------------------------------- */
 
-static uint64_t mixed(uint64_t number, uint64_t with)
-{
-	number = (number ^ with) * 0x9e3779b97f4a7c15;
-	return number ^ number >> 32;
-}
-
 /* This rank's among @ranks; or an error. */
 static int place_among(const struct tow_comm *comm, const uint32_t *ranks, uint32_t count,
 		       uint32_t *own)
@@ -385,15 +379,15 @@ static int place_among(const struct tow_comm *comm, const uint32_t *ranks, uint3
 static void number_split(struct tow_comm *split, const struct tow_comm *comm,
 			 const uint32_t *ranks, uint64_t tag)
 {
-	uint64_t mark = mixed(1, tag);
+	uint64_t mark = towi_mixed(1, tag);
 	uint32_t i, first;
 
 	for (i = 0; i < split->ranks; i++)
-		mark = mixed(mark, ranks[i]);
+		mark = towi_mixed(mark, ranks[i]);
 	for (i = 0; i < split->ranks; i++) {
 		for (first = 0; comm->nodes[ranks[first]] != comm->nodes[ranks[i]]; first++)
 			;
-		split->numbers[i] = mixed(mark, comm->numbers[ranks[i]]);
+		split->numbers[i] = towi_mixed(mark, comm->numbers[ranks[i]]);
 		split->nodes[i] = first;
 		split->places[i] = comm->places[ranks[i]];
 	}

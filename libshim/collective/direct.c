@@ -271,7 +271,7 @@ static void plan(struct direct *direct)
 	direct->ranks = direct->all.comm->ranks;
 	for (rank = 0; rank < direct->ranks; rank++) {
 		towi_target_init(&direct->sources[rank].target, &direct->all, rank);
-		towi_sleeper_init(&direct->sources[rank].sleeper, &direct->all);
+		towi_sleeper_init(&direct->sources[rank].sleeper, &direct->all.runner);
 	}
 }
 

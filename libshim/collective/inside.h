@@ -90,6 +90,13 @@ static inline bool towi_comm_ours(const struct tow_comm *comm)
 	return towi_pump_usable(&comm->pump);
 }
 
+/* A number that follows from both, and hardly from others. */
+static inline uint64_t towi_mixed(uint64_t number, uint64_t with)
+{
+	number = (number ^ with) * 0x9e3779b97f4a7c15;
+	return number ^ number >> 32;
+}
+
 /*
  * As towi_pump_entry(), of the communicator or one of its collectives; the ring is emptied first if
  * it is full.
@@ -278,7 +285,7 @@ void towi_target_init(struct towi_target *target, struct tow_collective *collect
 		      uint32_t rank);
 
 /* Sleeping until a slot is at a number. */
-void towi_sleeper_init(struct towi_op *sleeper, struct tow_collective *collective);
+void towi_sleeper_init(struct towi_op *sleeper, struct towi_runner *runner);
 
 /* Where a piece of a rank's shard is in the whole, and how large: maybe 0. */
 uint64_t towi_piece_at(const struct tow_collective *collective, uint32_t rank, uint32_t piece);

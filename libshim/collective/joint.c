@@ -140,21 +140,15 @@ static void plan(struct towi_joint *joint, const struct asked *asked)
 
 /* ---- what all ranks have to ask for alike --------------------------------------------- */
 
-static uint64_t mixed(uint64_t mark, uint64_t value)
-{
-	mark = (mark ^ value) * 0x9e3779b97f4a7c15;
-	return mark ^ mark >> 32;
-}
-
 static uint64_t mark_of(const struct towi_joint *joint, const struct asked *asked)
 {
 	const struct tow_dtype *dtype = &asked->attr.dtype;
-	uint64_t mark = mixed(1, asked->attr.kind);
+	uint64_t mark = towi_mixed(1, asked->attr.kind);
 
-	mark = mixed(mark, (uint64_t)dtype->code << 32 | (uint64_t)dtype->bits << 16 | dtype->lanes);
-	mark = mixed(mark, (uint64_t)asked->attr.reduction << 32 | asked->attr.root);
-	mark = mixed(mark, asked->attr.count);
-	return mixed(mixed(mark, joint->plan.way), joint->plan.piece);
+	mark = towi_mixed(mark, (uint64_t)dtype->code << 32 | (uint64_t)dtype->bits << 16 | dtype->lanes);
+	mark = towi_mixed(mark, (uint64_t)asked->attr.reduction << 32 | asked->attr.root);
+	mark = towi_mixed(mark, asked->attr.count);
+	return towi_mixed(towi_mixed(mark, joint->plan.way), joint->plan.piece);
 }
 
 /* ---- arrays ----------------------------------------------------------------------------- */

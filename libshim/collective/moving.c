@@ -195,9 +195,9 @@ static void waited(struct towi_op *op, int status)
 	(void)status;
 }
 
-void towi_sleeper_init(struct towi_op *sleeper, struct tow_collective *collective)
+void towi_sleeper_init(struct towi_op *sleeper, struct towi_runner *runner)
 {
-	*sleeper = (struct towi_op){ .ended = waited, .runner = &collective->runner, .waits = true };
+	*sleeper = (struct towi_op){ .ended = waited, .runner = runner, .waits = true };
 }
 
 bool towi_sleep_for(struct towi_op *sleeper, const struct tow_slot *slot, uint64_t number)

@@ -267,13 +267,6 @@ static bool is_found(struct towi_pair *pair)
 
 /* ---- a pair begins --------------------------------------------------------------- */
 
-static void waited(struct towi_op *op, int status)
-{
-	/* Whether a rank is lost is found out by asking it. */
-	(void)op;
-	(void)status;
-}
-
 static void written(struct towi_op *op, int status)
 {
 	struct towi_record_write *write = (struct towi_record_write *)op;
@@ -293,7 +286,7 @@ static void begin_ops(struct towi_pair *pair)
 		pair->writes[i].op = (struct towi_op){ .ended = written, .runner = runner };
 		pair->writes[i].pair = pair;
 	}
-	pair->sleeper = (struct towi_op){ .ended = waited, .runner = runner, .waits = true };
+	towi_sleeper_init(&pair->sleeper, runner);
 	for (i = 0; i < TOWI_TRACKS; i++)
 		towi_track_begin(&pair->tracks[i], pair);
 }

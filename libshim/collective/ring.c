@@ -391,9 +391,9 @@ static void plan(struct ring *ring)
 	ring->asks = !reduces_all && ring->goes;
 	towi_target_init(&ring->next, all, (all->comm->rank + 1) % all->comm->ranks);
 	towi_target_init(&ring->before, all, behind(all->comm, 1));
-	towi_sleeper_init(&ring->ready_sleeper, all);
+	towi_sleeper_init(&ring->ready_sleeper, &all->runner);
 	for (i = 0; i < ring->lanes; i++) {
-		towi_sleeper_init(&ring->lane[i].sleeper, all);
+		towi_sleeper_init(&ring->lane[i].sleeper, &all->runner);
 		towi_relay_init(&ring->lane[i].relay, all, ring->before.rank, ring->next.rank);
 	}
 }

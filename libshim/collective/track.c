@@ -21,13 +21,6 @@ static struct tow_comm *comm_of(const struct towi_track *track)
 
 /* ---- this end ------------------------------------------------------------------- */
 
-static void waited(struct towi_op *op, int status)
-{
-	/* Whether a rank is lost is found out by asking it. */
-	(void)op;
-	(void)status;
-}
-
 static const char *name_of(const struct towi_track *track)
 {
 	return track == &track->pair->tracks[TOWI_OF_CALLS] ? "call" : "letter";
@@ -39,11 +32,7 @@ void towi_track_begin(struct towi_track *track, struct towi_pair *pair)
 
 	track->pair = pair;
 	for (i = 0; i < TOWI_LANES; i++)
-		track->lanes[i].sleeper = (struct towi_op){
-			.ended = waited,
-			.runner = &pair->comm->calls->runner,
-			.waits = true,
-		};
+		towi_sleeper_init(&track->lanes[i].sleeper, &pair->comm->calls->runner);
 }
 
 /* 0 or a negative errno. */
