@@ -281,8 +281,6 @@ static bool find_place(struct towi_joint *joint, struct towi_credit *credit, int
 	struct towi_slots *pool = &joint->work.comm->calls->pools[TOWI_OF_CALLS];
 
 	if (lands_there(joint, step)) {
-		if (sends_round(joint) < step->after)
-			return false;
 		*slot = -1;
 		credit->place = joint->out_place;
 		credit->place.offset += offset_of(joint, TOWI_OUT, step);

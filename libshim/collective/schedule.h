@@ -33,8 +33,10 @@
  * step of which the arrays are in the same place, element by element, is as good as any other; a
  * copy from IN to OUT is nothing to do in place.
  *
- * What is received to be stored in OUT may be written there by who sends it, and at any time
- * after its @after: earlier writes to that place are done by then.
+ * What is received to be stored in OUT may be written there by who sends it, at any time from the
+ * beginning on.  If this rank had something in that place that others needed, what comes was made of
+ * it: so it has arrived where it was sent to, though that send may not have completed, and it is
+ * not sent again (Documentation/design/failure.md).
  */
 #ifndef TOW_SCHEDULE_H
 #define TOW_SCHEDULE_H

@@ -101,7 +101,7 @@ static bool ring_reduces(const struct towi_schedule *schedule, uint64_t hop,
 static bool ring_writes(const struct towi_schedule *schedule, uint32_t turn, struct towi_step *step)
 {
 	const struct towi_plan *plan = &schedule->plan;
-	uint64_t reducing = reducing_hops(plan), sent = 0;
+	uint64_t reducing = reducing_hops(plan);
 	struct spot spot = ring_spot(schedule);
 	uint64_t behind = spot.hop < reducing ? spot.hop + 2 : spot.hop - reducing + 1;
 
@@ -114,10 +114,7 @@ static bool ring_writes(const struct towi_schedule *schedule, uint32_t turn, str
 	step->peer = towi_rank_behind(schedule, 1);
 	if (spot.hop < reducing)
 		return ring_reduces(schedule, spot.hop, step);
-	/* While it was reduced it was sent from here. */
-	if (reducing)
-		sent = schedule->round - reducing * spot.width + 1;
-	return towi_step_store(step, step->peer, TOWI_OUT, sent);
+	return towi_step_store(step, step->peer, TOWI_OUT);
 }
 
 struct towi_way towi_ring_way(const struct towi_schedule *schedule)
@@ -198,7 +195,7 @@ static bool direct_combines(const struct towi_schedule *schedule, uint32_t peer,
 
 	if (peer < own && own > 1) {
 		if (!peer)
-			return towi_step_store(step, peer, TOWI_WORK, 0);
+			return towi_step_store(step, peer, TOWI_WORK);
 		towi_step_combine(step, TOWI_WORK, TOWI_WORK, TOWI_RECEIVED);
 		step->left_given = peer == 1;
 	} else if (peer < own) {
@@ -247,7 +244,7 @@ static bool direct_writes(const struct towi_schedule *schedule, uint32_t turn,
 		return false;
 	if (peer == plan->rank)
 		return plan->kind == TOWI_PLAN_ALLGATHER && towi_step_copy(step);
-	return towi_step_store(step, peer, TOWI_OUT, direct_given(schedule));
+	return towi_step_store(step, peer, TOWI_OUT);
 }
 
 struct towi_way towi_direct_way(const struct towi_schedule *schedule)

@@ -106,14 +106,13 @@ static inline bool towi_step_send(struct towi_step *step, uint32_t peer, enum to
 	return true;
 }
 
-static inline bool towi_step_store(struct towi_step *step, uint32_t peer, enum towi_operand to,
-				   uint64_t after)
+/* What was sent from there has been used by then: what comes was made of it. */
+static inline bool towi_step_store(struct towi_step *step, uint32_t peer, enum towi_operand to)
 {
 	step->what = TOWI_STEP_RECEIVE;
 	step->peer = peer;
 	step->to = to;
 	step->left = TOWI_RECEIVED;
-	step->after = after;
 	return true;
 }
 

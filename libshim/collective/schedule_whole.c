@@ -30,7 +30,7 @@ static bool chain_writes(const struct towi_schedule *schedule, uint32_t turn,
 	if (schedule->round + 1 < own ||
 	    !towi_elements_of_all(schedule, schedule->round + 1 - own, step))
 		return false;
-	return towi_step_store(step, towi_rank_at(schedule, own - 1ULL), TOWI_OUT, 0);
+	return towi_step_store(step, towi_rank_at(schedule, own - 1ULL), TOWI_OUT);
 }
 
 struct towi_way towi_chain_way(const struct towi_schedule *schedule)
@@ -152,7 +152,7 @@ static bool down_sends(const struct towi_schedule *schedule, uint32_t bit, struc
 
 static bool down_writes(const struct towi_schedule *schedule, struct towi_step *step)
 {
-	uint64_t begun = down_from(schedule) + schedule->depth - 1, sent = 0;
+	uint64_t begun = down_from(schedule) + schedule->depth - 1;
 	uint32_t bit = parent_bit(schedule);
 	uint64_t piece = schedule->round + bit - begun;
 
@@ -161,10 +161,7 @@ static bool down_writes(const struct towi_schedule *schedule, struct towi_step *
 		       towi_step_copy_all(schedule, step);
 	if (schedule->round + bit < begun || !towi_elements_of_all(schedule, piece, step))
 		return false;
-	/* It was sent up from here. */
-	if (schedule->plan.kind == TOWI_PLAN_ALLREDUCE)
-		sent = piece + bit + 1;
-	return towi_step_store(step, rank_up(schedule), TOWI_OUT, sent);
+	return towi_step_store(step, rank_up(schedule), TOWI_OUT);
 }
 
 /* The last turn is that of the parent. */
@@ -212,7 +209,7 @@ static bool spread_writes(const struct towi_schedule *schedule, uint32_t turn,
 	uint64_t before = 1ULL << schedule->round;
 
 	(void)turn;
-	return towi_step_store(step, towi_rank_behind(schedule, before), TOWI_NOWHERE, 0);
+	return towi_step_store(step, towi_rank_behind(schedule, before), TOWI_NOWHERE);
 }
 
 struct towi_way towi_spread_way(const struct towi_schedule *schedule)

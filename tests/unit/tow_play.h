@@ -230,29 +230,14 @@ static bool overlap(const struct element *one, const struct element *other, uint
 	return one && other && one < other + other_count && other < one + count;
 }
 
-static bool is_being_sent(const struct player *player, const struct element *from, uint64_t count)
+/* It has not landed; or it has, and this rank does not know (@open). */
+static bool is_being_sent(const struct player *player, const struct element *from, uint64_t count,
+			  bool open)
 {
 	for (uint32_t i = 0; i < player->opened; i++)
-		if (overlap(from, player->open[i].from, count, player->open[i].step.count))
+		if ((open || !player->open[i].landed) &&
+		    overlap(from, player->open[i].from, count, player->open[i].step.count))
 			return true;
-	return false;
-}
-
-/* Others may write there now. */
-static bool is_granted(const struct play *play, uint32_t rank, const struct element *from,
-		       uint64_t count)
-{
-	const struct message *message;
-	const struct pair *pair;
-
-	for (uint32_t peer = 0; peer < play->plan.ranks; peer++) {
-		pair = &play->pairs[peer][rank];
-		for (uint64_t i = pair->done; i < pair->granted; i++) {
-			message = &pair->messages[i % play->slots];
-			if (overlap(from, message->direct, count, message->count))
-				return true;
-		}
-	}
 	return false;
 }
 
@@ -286,16 +271,13 @@ static bool grants(struct play *play, uint32_t rank)
 		return false;
 	pair = &play->pairs[step->peer][rank];
 	direct = play->direct && step->to == TOWI_OUT && step->right == TOWI_NOWHERE;
-	if (pair->granted - pair->done >= play->slots ||
-	    (direct && sends_round(player) < step->after))
+	if (pair->granted - pair->done >= play->slots)
 		return false;
 	expect(play, step->after <= step->round, "a write waits for a later round");
 	message = &pair->messages[pair->granted++ % play->slots];
 	message->count = step->count;
 	message->round = step->round;
 	message->direct = direct ? place(play, rank, TOWI_OUT, step) : NULL;
-	expect(play, !is_being_sent(player, message->direct, step->count),
-	       "what is being sent may be written");
 	advance_grants(&player->grants);
 	return true;
 }
@@ -324,8 +306,6 @@ static bool posts(struct play *play, uint32_t rank)
 	open->from = place(play, rank, step->left, step);
 	open->number = pair->posted++;
 	open->landed = false;
-	expect(play, !is_granted(play, rank, open->from, step->count),
-	       "what is sent may be written by others");
 	player->sent += step->count;
 	player->messages++;
 	advance(&player->sends);
@@ -356,7 +336,7 @@ static bool lands(struct play *play, uint32_t rank)
 		return false;
 	message = &pair->messages[pair->landed++ % play->slots];
 	peer = &play->players[open->step.peer];
-	expect(play, !is_being_sent(peer, message->direct, message->count),
+	expect(play, !is_being_sent(peer, message->direct, message->count, false),
 	       "what is being sent is overwritten");
 	move(play, message->direct ? message->direct : message->slot, open->from,
 	     open->step.count);
@@ -431,7 +411,8 @@ static bool writes(struct play *play, uint32_t rank)
 	left = operand(play, rank, step->left, step, message);
 	/* In place there is nothing to copy. */
 	expect(play, (to == left && step->right == TOWI_NOWHERE) ||
-	       !is_being_sent(player, to, step->count), "what is being sent is written");
+	       !is_being_sent(player, to, step->count, step->left != TOWI_RECEIVED ||
+			      step->right != TOWI_NOWHERE), "what is being sent is written");
 	if (step->count)
 		compute(play, step, to, left, operand(play, rank, step->right, step, message));
 	if (pair)
