@@ -619,6 +619,7 @@ const struct towi_work_ops towi_call_ops = {
 	.waits = waits,
 	.gone = gone,
 	.late = late,
+	.tell = towi_plan_tell,
 };
 
 /* ---- life ---------------------------------------------------------------------------- */

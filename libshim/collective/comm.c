@@ -13,7 +13,7 @@
 #include "../bootstrap/inside.h"
 #include "calls.h"
 
-#define VERSION		3U
+#define VERSION		4U
 #define ENTRIES		256U
 #define ENTRIES_MIN	16U
 #define SPIN_US		20U
@@ -24,13 +24,19 @@
 /* The longest sleep: others may have something to say. */
 #define LOOK_US		20000U
 
-/* What ranks tell each other of a step; of the first one, what their names have, and their node. */
+/*
+ * What ranks tell each other of a step; of the first one, what their names have, their node, and by
+ * what they would choose.
+ */
 struct card {
 	uint32_t version;
 	int32_t status;
 	uint64_t value;
 	uint64_t node;
+	struct towi_choices choices;
 };
+
+_Static_assert(sizeof(struct card) <= TOW_GROUP_GATHER_MAX, "is told at once");
 
 /* ---- the pump ------------------------------------------------------------------ */
 
@@ -221,10 +227,15 @@ static int make_found(struct tow_comm *comm, const struct tow_comm_attr *attr)
 	return make_names(comm, attr);
 }
 
-static int take_cards(struct tow_comm *comm, const struct card *cards)
+static int take_cards(struct tow_comm *comm, const struct card *cards, uint32_t *blamed)
 {
 	uint32_t rank, first;
 
+	if (!towi_choices_good(&cards[0].choices)) {
+		*blamed = 0;
+		return -EPROTO;
+	}
+	comm->choices = cards[0].choices;
 	for (rank = 0; rank < comm->ranks; rank++) {
 		for (first = 0; cards[first].node != cards[rank].node; first++)
 			;
@@ -244,8 +255,9 @@ static int meet(struct tow_comm *comm, const struct tow_comm_attr *attr, uint32_
 	own.status = make_found(comm, attr);
 	own.value = comm->numbers[comm->rank];
 	own.node = node_of(comm);
+	own.choices = towi_choices_of(attr);
 	ret = gather(comm, &own, &cards, blamed);
-	return ret ? ret : take_cards(comm, cards);
+	return ret ? ret : take_cards(comm, cards, blamed);
 }
 
 static void free_memory(struct tow_comm *comm)
@@ -306,9 +318,7 @@ static int take_attr(const struct tow_comm_attr *attr, struct tow_comm_attr *kno
 
 	if (ret)
 		return ret;
-	if (known->flags & ~(uint32_t)TOW_COMM_THREAD)
-		return -E2BIG;
-	return known->reserved ? -EINVAL : 0;
+	return known->flags & ~(uint32_t)TOW_COMM_THREAD ? -E2BIG : 0;
 }
 
 /* It is the caller's, with a thread if that is asked for; or gone. */
@@ -391,7 +401,18 @@ static void number_split(struct tow_comm *split, const struct tow_comm *comm,
 		split->nodes[i] = first;
 		split->places[i] = comm->places[ranks[i]];
 	}
+	split->choices = comm->choices;
 	split->split = true;
+}
+
+/* What rank 0 might say nobody would hear. */
+static int take_split_attr(const struct tow_comm_attr *attr, struct tow_comm_attr *known)
+{
+	int ret = take_attr(attr, known);
+
+	if (ret)
+		return ret;
+	return known->direct_ranks || known->direct_bytes || known->tree_bytes ? -EINVAL : 0;
 }
 
 TOW_PUBLIC int tow_comm_split(struct tow_comm *comm, const uint32_t *ranks, uint32_t count,
@@ -405,7 +426,7 @@ TOW_PUBLIC int tow_comm_split(struct tow_comm *comm, const uint32_t *ranks, uint
 
 	if (!comm || !ranks || !split)
 		return -EINVAL;
-	ret = take_attr(attr, &known);
+	ret = take_split_attr(attr, &known);
 	if (!ret)
 		ret = towi_comm_usable(comm);
 	if (!ret)

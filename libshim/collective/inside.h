@@ -52,6 +52,19 @@ struct towi_member {
 struct towi_board;
 struct towi_calls;
 
+/* By what calls are done that do not say how (plan.c).  Ranks tell it each other. */
+struct towi_choices {
+	/* Up to so many bytes, and ranks, all send to all: two steps. */
+	uint64_t direct_bytes;
+	/* Up to so many, log P steps are better than pieces that follow each other. */
+	uint64_t tree_bytes;
+	uint64_t piece_bytes_min;
+	uint32_t direct_ranks;
+	uint32_t pieces;		/* that what is large is cut into */
+	/* Pieces that are on their way before one comes back. */
+	uint32_t window, window_gather;
+};
+
 /* With the pump's lock, all of it, once it is made. */
 struct tow_comm {
 	struct towi_runner runner;	/* first: of what goes to boards */
@@ -60,6 +73,7 @@ struct tow_comm {
 	struct tow_arena *arena;
 	uint32_t rank, ranks;
 	uint32_t timeout_ms, spin_us;
+	struct towi_choices choices;	/* rank 0's; of a split one its parent's */
 	uint64_t *numbers;		/* in the names of what each rank has */
 	bool leaving;
 	uint64_t made;			/* collectives that were to be, ever: at all ranks alike */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
-/* Calls of all ranks, as programs make them: what they ask for, and how it is done. */
+/* Calls of all ranks, as programs make them: what they ask for. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,136 +7,11 @@
 #include "../bootstrap/inside.h"
 #include "calls.h"
 
-/* Up to so many bytes, and ranks, all send to all: two steps. */
-#define DIRECT_BYTES	(256U << 10)
-#define DIRECT_RANKS	16U
-/* Up to so many bytes, log P steps are better than pieces that follow each other. */
-#define TREE_BYTES	(64U << 10)
-/* What is large is sent in about so many pieces, of no less than that. */
-#define PIECES		8U
-#define PIECE_BYTES_MIN	(32U << 10)
-/* Pieces that are on their way before one comes back: what an all-gather sends needs no time. */
-#define WINDOW		4U
-#define WINDOW_GATHER	8U
-
 /* A call, before it is one. */
 struct asked {
 	struct tow_collective_attr attr;
 	uint32_t timeout_ms;
 };
-
-/* ---- how it is done ----------------------------------------------------------------- */
-
-static enum towi_plan_kind kind_of(uint32_t kind)
-{
-	static const enum towi_plan_kind kinds[] = {
-		[TOW_ALLREDUCE] = TOWI_PLAN_ALLREDUCE,
-		[TOW_REDUCE_SCATTER] = TOWI_PLAN_REDUCE_SCATTER,
-		[TOW_ALLGATHER] = TOWI_PLAN_ALLGATHER,
-		[TOW_BROADCAST] = TOWI_PLAN_BROADCAST,
-		[TOW_BARRIER] = TOWI_PLAN_BARRIER,
-		[TOWI_REDUCE] = TOWI_PLAN_REDUCE,
-	};
-
-	return kinds[kind];
-}
-
-static enum towi_plan_way choose_way(const struct towi_joint *joint, uint32_t kind)
-{
-	uint64_t bytes = joint->plan.count * joint->element;
-	bool few = joint->plan.ranks <= DIRECT_RANKS;
-
-	switch (kind) {
-	case TOW_BARRIER:
-		return TOWI_PLAN_DISSEMINATION;
-	case TOWI_REDUCE:
-		return TOWI_PLAN_TREE;
-	case TOW_BROADCAST:
-		return bytes <= TREE_BYTES ? TOWI_PLAN_TREE : TOWI_PLAN_RING;
-	case TOW_ALLREDUCE:
-		if (!few && bytes <= TREE_BYTES)
-			return TOWI_PLAN_TREE;
-		/* fallthrough */
-	default:
-		return few && bytes <= DIRECT_BYTES ? TOWI_PLAN_DIRECT : TOWI_PLAN_RING;
-	}
-}
-
-static enum towi_plan_way way_of(const struct towi_joint *joint, const struct asked *asked)
-{
-	switch (asked->attr.algorithm) {
-	case TOW_ALGORITHM_RING:
-		return TOWI_PLAN_RING;
-	case TOW_ALGORITHM_DIRECT:
-		return TOWI_PLAN_DIRECT;
-	case TOW_ALGORITHM_TREE:
-		return TOWI_PLAN_TREE;
-	default:
-		return choose_way(joint, asked->attr.kind);
-	}
-}
-
-/* What is cut into pieces, in bytes. */
-static uint64_t largest(const struct towi_joint *joint)
-{
-	const struct towi_plan *plan = &joint->plan;
-	bool whole = plan->way == TOWI_PLAN_TREE || plan->kind == TOWI_PLAN_BROADCAST;
-	uint64_t elements = whole ? plan->count : (plan->count + plan->ranks - 1) / plan->ranks;
-
-	return elements * joint->element;
-}
-
-/* In bytes. */
-static uint64_t choose_piece(const struct towi_joint *joint, uint64_t wanted)
-{
-	uint64_t bytes = largest(joint), piece;
-
-	if (wanted)
-		return wanted;
-	if (bytes <= joint->work.comm->calls->eager_bytes)
-		return bytes;
-	piece = (bytes / PIECES + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
-	if (piece < PIECE_BYTES_MIN)
-		return PIECE_BYTES_MIN;
-	return piece < TOWI_SLOT_BYTES ? piece : TOWI_SLOT_BYTES;
-}
-
-/* Of what only moves bytes are the elements. */
-static void count_elements(struct towi_joint *joint, const struct tow_collective_attr *attr)
-{
-	uint64_t count = attr->count;
-
-	joint->element = 1;
-	if (joint->reduces)
-		joint->element = (uint32_t)towi_reduce_bytes(joint->type);
-	else
-		count *= (uint64_t)attr->dtype.bits * attr->dtype.lanes / 8;
-	if (attr->kind == TOW_REDUCE_SCATTER || attr->kind == TOW_ALLGATHER)
-		count *= joint->work.comm->ranks;
-	joint->plan.count = count;
-}
-
-static void plan(struct towi_joint *joint, const struct asked *asked)
-{
-	const struct tow_comm *comm = joint->work.comm;
-	uint64_t piece;
-
-	joint->reduction = asked->attr.reduction;
-	joint->reduces = towi_is_reduction(asked->attr.kind);
-	joint->plan = (struct towi_plan){
-		.kind = kind_of(asked->attr.kind),
-		.rank = comm->rank,
-		.ranks = comm->ranks,
-		.root = asked->attr.root,
-		.order = comm->calls->order,
-		.window = asked->attr.kind == TOW_ALLGATHER ? WINDOW_GATHER : WINDOW,
-	};
-	count_elements(joint, &asked->attr);
-	joint->plan.way = way_of(joint, asked);
-	piece = choose_piece(joint, asked->attr.piece_bytes) / joint->element;
-	joint->plan.piece = piece ? piece : 1;
-	joint->all_large = largest(joint) > TOWI_EARLY_PIECES * joint->plan.piece * joint->element;
-}
 
 /* ---- what all ranks have to ask for alike --------------------------------------------- */
 
@@ -224,7 +99,7 @@ static int prepare(struct towi_joint *joint, const struct asked *asked)
 	struct towi_schedule schedule;
 	int ret;
 
-	plan(joint, asked);
+	towi_plan_call(joint, &asked->attr);
 	if (towi_schedule_begin(&schedule, &joint->plan, TOWI_SENDS))
 		return -EOPNOTSUPP;
 	joint->mark = mark_of(joint, asked);

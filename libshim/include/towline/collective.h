@@ -24,7 +24,9 @@
  *
  * Several collectives may be on their way at once, started in any order.  What a rank gets is
  * the same, bit for bit, as what all others get, and from run to run: each element is computed by
- * one rank, in an order that depends on nothing but the number of ranks and of elements.
+ * one rank, in an order that depends on nothing but the algorithm, the number of ranks and of
+ * elements, and, of calls, on which ranks are on one node.  tow_work_info() and
+ * tow_collective_stats() tell the algorithm; who asks for one has it fixed.
  *
  * When a rank's process dies, its node does, or it comes too late, all others are told which rank
  * that was, and the communicator has failed: see tow_collective_wait().
@@ -70,7 +72,15 @@ enum tow_comm_flag {
  * @entries: of its queue, at least 16; 0: 256
  * @spin_us: how long to look for what comes before sleeping, in microseconds; 0: 20
  * @flags: bits of enum tow_comm_flag
- * @reserved: 0
+ * @direct_ranks: calls of up to so many ranks that reduce to all or gather, and do not say how, are
+ *	done directly; 0: 16
+ * @direct_bytes: if all there is to it is up to so many bytes; 0: 256 KiB
+ * @tree_bytes: broadcasts of up to so many bytes go by the tree, and so do AllReduces of more ranks
+ *	than @direct_ranks; 0: 64 KiB
+ *
+ * Of the last three those of rank 0 count, and those of others do not: all ranks do a call alike, and
+ * get the same bits, whatever the others say.  What they do not name goes by the ring, but for
+ * reductions to one rank and barriers, which have one way only.
  *
  * Without TOW_COMM_THREAD calls go on in the library's functions only, of any thread: also when this
  * rank has ended its own, others may wait for what it passes on.  Later versions of the library
@@ -82,7 +92,9 @@ struct tow_comm_attr {
 	uint32_t entries;
 	uint32_t spin_us;
 	uint32_t flags;
-	uint32_t reserved;
+	uint32_t direct_ranks;
+	uint64_t direct_bytes;
+	uint64_t tree_bytes;
 };
 
 /**
@@ -98,8 +110,8 @@ struct tow_comm_attr {
  *
  * Return: 0; -EINVAL: @group, @arena or @comm is NULL, or @attr is not as above; -E2BIG: @attr
  * asks for what this library does not know; -ENOSPC: the group has more ranks than
- * TOW_COMM_RANKS_MAX, or the pool has no room; -EPROTO: @blamed is of another version;
- * -ECANCELED: @blamed could not; what tow_group_gather(), tow_group_peer(), tow_queue_create(),
+ * TOW_COMM_RANKS_MAX, or the pool has no room; -EPROTO: @blamed is of another version,
+ * or says what makes no sense; -ECANCELED: @blamed could not; what tow_group_gather(), tow_group_peer(), tow_queue_create(),
  * tow_arena_alloc(), tow_export() and tow_resolve() return.
  */
 int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
@@ -111,7 +123,7 @@ int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
  * @ranks: which ranks of @comm, each once; in their order they are ranks 0, 1, 2 of the new one
  * @count: how many
  * @tag: a number that the same ranks have for no other one that there is
- * @attr: as for tow_comm_create()
+ * @attr: as for tow_comm_create(), without the last three, which are @comm's
  * @split: where to put it; ended by tow_comm_destroy().  Left alone on failure.
  *
  * Those ranks call it, with the same arguments but @attr, and no others; nobody waits for anybody:
@@ -558,23 +570,30 @@ int tow_receive(struct tow_comm *comm, void *data, uint64_t count, struct tow_dt
 		struct tow_work **work);
 
 /**
- * struct tow_work_info - what has been sent or received
+ * struct tow_work_info - what has been sent or received, or how a call was done
  * @size: sizeof(struct tow_work_info), as the caller was compiled
  * @rank: from whom, or to whom; TOW_NO_RANK of calls of all ranks
  * @tag: with which tag; 0 of those
- * @reserved: 0
- * @bytes: how much; 0 of those
+ * @algorithm: of calls of all ranks enum tow_algorithm, which was chosen, or asked for; of barriers,
+ *	which have none, and letters 0
+ * @bytes: how much; 0 of calls of all ranks
+ * @piece_bytes: of calls of all ranks how much was sent at once, at most, a multiple of 64; of
+ *	barriers and letters 0
+ *
+ * A call that asks for @algorithm and @piece_bytes (struct tow_call_attr) is done in that way, whatever
+ * the communicator would choose.  Later versions of the library add fields at the end only.
  */
 struct tow_work_info {
 	uint32_t size;
 	uint32_t rank;
 	uint32_t tag;
-	uint32_t reserved;
+	uint32_t algorithm;
 	uint64_t bytes;
+	uint64_t piece_bytes;
 };
 
 /**
- * tow_work_info() - what has been sent or received
+ * tow_work_info() - what has been sent or received, or how a call was done
  * @work: that has ended
  * @info: told here; @info->size is set before
  *
