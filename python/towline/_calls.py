@@ -29,6 +29,7 @@ SLICE_S = 0.02
 SLICE_US = 20000
 # The longest pause between two looks of an event loop, and how much of the time so far it may be.
 PAUSE_S, PAUSE_PART = 0.005, 8
+ALGORITHMS = {"any": 0, "ring": 1, "direct": 2, "tree": 3}
 # Calls that have not ended, at which a sweep looks: more than can be added by one call.
 LOOKED_AT = 2
 
@@ -44,13 +45,13 @@ async def looked(ended: Callable[[], bool]) -> None:
 class Call:
     """One, with what the library uses until it has ended."""
 
-    __slots__ = ("pointer", "arrays", "info", "result", "blamed")
+    __slots__ = ("pointer", "arrays", "letter", "info", "result", "blamed")
 
-    def __init__(self, arrays: tuple[Optional[np.ndarray], ...],
-                 info: Optional[WorkInfo] = None) -> None:
+    def __init__(self, arrays: tuple[Optional[np.ndarray], ...], letter: bool) -> None:
         self.pointer = ctypes.c_void_p()
         self.arrays = arrays
-        self.info = info    # of what one rank has sent to one: filled in when it has ended
+        self.letter = letter
+        self.info = WorkInfo()  # filled in when it has ended
         self.result = 0     # 1: it has ended; or a negative errno
         self.blamed = FOREVER
 
@@ -59,7 +60,7 @@ class Call:
         blamed = ctypes.c_uint32(FOREVER)
         result = self.result or lib.tow_work_wait(self.pointer, timeout_us, blamed)
         if not self.result and result != -errno.EINTR:
-            if result and self.info is not None:
+            if result:
                 lib.tow_work_info(self.pointer, self.info)
             self.blamed, self.result = blamed.value, result
         if self.result > 0:
@@ -78,10 +79,10 @@ class Calls:
         self._lock = threading.RLock()
 
     def make(self, what: str, function: Callable[[ctypes.c_void_p], int],
-             arrays: tuple[Optional[np.ndarray], ...], info: Optional[WorkInfo] = None) -> Call:
-        """Of a function that is told where to put the work; @info: of a letter's."""
+             arrays: tuple[Optional[np.ndarray], ...], letter: bool = False) -> Call:
+        """Of a function that is told where to put the work."""
         self._sweep()
-        call = Call(arrays, info)
+        call = Call(arrays, letter)
         # Whatever is raised from here on, the arrays stay.
         self._every.add(call)
         result = function(call.pointer)
@@ -97,7 +98,7 @@ class Calls:
     def note(self, call: Call) -> None:
         """The communicator may have failed with that one, and then blames the same rank again."""
         # What a letter fails with may be its own.
-        if call.result < 0 and call.info is None:
+        if call.result < 0 and not call.letter:
             self._failed[call.result] = call.blamed
 
     def _sweep(self) -> None:
@@ -174,28 +175,42 @@ class Work:
             raise failure(call.result, self._what, call.blamed)
         return self.out
 
-    def _told(self) -> Optional[WorkInfo]:
-        known = self._call.result > 0 or self._call.result == -errno.EMSGSIZE
-        return self._call.info if known else None
+    def _told(self, letter: bool) -> Optional[WorkInfo]:
+        call = self._call
+        known = call.result > 0 or call.result == -errno.EMSGSIZE
+        return call.info if known and call.letter == letter else None
 
     @property
     def source(self) -> Optional[int]:
         """Of irecv(), when it has ended, well or too long: who has sent it; of isend(): to whom.
         Else None, as the next two."""
-        told = self._told()
+        told = self._told(True)
         return None if told is None else told.rank
 
     @property
     def tag(self) -> Optional[int]:
         """With which tag."""
-        told = self._told()
+        told = self._told(True)
         return None if told is None else told.tag
 
     @property
     def nbytes(self) -> Optional[int]:
         """How much, in bytes."""
-        told = self._told()
+        told = self._told(True)
         return None if told is None else told.bytes
+
+    @property
+    def algorithm(self) -> Optional[str]:
+        """Of a call of all ranks, when it has ended well: "ring", "direct" or "tree", by which it was
+        done.  Else, and of ibarrier(), None, as the next one."""
+        told = self._told(False)
+        return None if told is None or not told.algorithm else list(ALGORITHMS)[told.algorithm]
+
+    @property
+    def piece_bytes(self) -> Optional[int]:
+        """How much was sent at once, at most, in bytes."""
+        told = self._told(False)
+        return None if told is None or not told.algorithm else told.piece_bytes
 
     @property
     def done(self) -> bool:

@@ -13,17 +13,16 @@ from typing import Any, Callable, NamedTuple, Optional, Type
 
 import numpy as np
 
-from ._calls import SLICE_S, Calls, Work, looked
+from ._calls import ALGORITHMS, SLICE_S, Calls, Work, looked
 from ._group import Group
 from ._lib import (ANY, FOREVER, NO_RANK, CallAttr, CollectiveAttr, CollectiveStats, CommAttr,
-                   CommStats, Deadline, WorkInfo, check, failure, lib, milliseconds)
+                   CommStats, Deadline, check, failure, lib, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, values_of
 from ._types import address_of, dtype_of, whole
 
 ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, BARRIER = range(5)
 REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "product": 4, "band": 5, "bor": 6, "bxor": 7}
-ALGORITHMS = {"any": 0, "ring": 1, "direct": 2, "tree": 3}
 
 
 class _Turn:
@@ -75,6 +74,10 @@ class Comm(Object):
     group: the ranks.
     arena: for what is needed, and for the arrays that are not copied.
     timeout: how long a collective may take before somebody is blamed, in seconds; None: for ever.
+    direct_ranks, direct_bytes, tree_bytes: rank 0's say how calls of algorithm "any" are done, those
+        of other ranks do not: by up to so many ranks "direct", of up to so many bytes; else
+        broadcasts and AllReduces of up to so many by the "tree"; and what is left by the "ring".
+        0: 16, 256 KiB, 64 KiB.
 
     All ranks make it.  There are two ways to use it, and both may be used:
 
@@ -98,8 +101,10 @@ class Comm(Object):
     Raises Error: ENOSPC: the pool has no room; ECANCELED: blamed could not; as Group.gather().
     """
 
-    def __init__(self, group: Group, arena: Arena, timeout: Optional[float] = 600.0) -> None:
-        attr = CommAttr(timeout_ms=milliseconds(timeout))
+    def __init__(self, group: Group, arena: Arena, timeout: Optional[float] = 600.0,
+                 direct_ranks: int = 0, direct_bytes: int = 0, tree_bytes: int = 0) -> None:
+        attr = CommAttr(timeout_ms=milliseconds(timeout), direct_ranks=direct_ranks,
+                        direct_bytes=direct_bytes, tree_bytes=tree_bytes)
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
         self._calls = Calls()
         with group._handle as ranks, arena._handle as memory, Interruptible() as waiting:
@@ -222,7 +227,7 @@ class Comm(Object):
         has left, and others are not disturbed; or as that of other calls.
         """
         return self._begin("isend", lib.tow_send, whole(array, "array"), array.size,
-                           dtype_of(array.dtype), to, tag, timeout=timeout, info=WorkInfo())
+                           dtype_of(array.dtype), to, tag, timeout=timeout, letter=True)
 
     def irecv(self, array: np.ndarray, source: Optional[int] = None, tag: Optional[int] = None,
               timeout: Optional[float] = None) -> Work:
@@ -238,18 +243,18 @@ class Comm(Object):
         whole(array, "array", writable=True)
         return self._begin("irecv", lib.tow_receive, array, array.size, dtype_of(array.dtype),
                            ANY if source is None else source, ANY if tag is None else tag,
-                           timeout=timeout, out=array, info=WorkInfo())
+                           timeout=timeout, out=array, letter=True)
 
     def _begin(self, what: str, function: Callable[..., int], array: Optional[np.ndarray],
                *words: Any, algorithm: str = "any", timeout: Optional[float] = None,
-               out: Optional[np.ndarray] = None, info: Optional[WorkInfo] = None) -> Work:
+               out: Optional[np.ndarray] = None, letter: bool = False) -> Work:
         attr = CallAttr(algorithm=ALGORITHMS[algorithm],
                         timeout_ms=0 if timeout is None else milliseconds(timeout))
         first = () if array is None else (address_of(array),)
         with self._handle as pointer:
             call = self._calls.make(
                 what, lambda work: function(pointer, *first, *words, attr, work), (array, out),
-                info)
+                letter)
         return Work(self, call, what, out)
 
     def abort(self) -> None:

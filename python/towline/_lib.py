@@ -116,7 +116,8 @@ class GroupAttr(Sized):
 class CommAttr(Sized):
     """struct tow_comm_attr"""
     _fields_ = [("size", c_uint32), ("timeout_ms", c_uint32), ("entries", c_uint32),
-                ("spin_us", c_uint32), ("flags", c_uint32), ("reserved", c_uint32)]
+                ("spin_us", c_uint32), ("flags", c_uint32), ("direct_ranks", c_uint32),
+                ("direct_bytes", c_uint64), ("tree_bytes", c_uint64)]
 
 
 class DType(ctypes.Structure):
@@ -152,8 +153,8 @@ class CallAttr(Sized):
 
 class WorkInfo(Sized):
     """struct tow_work_info"""
-    _fields_ = [("size", c_uint32), ("rank", c_uint32), ("tag", c_uint32), ("reserved", c_uint32),
-                ("bytes", c_uint64)]
+    _fields_ = [("size", c_uint32), ("rank", c_uint32), ("tag", c_uint32),
+                ("algorithm", c_uint32), ("bytes", c_uint64), ("piece_bytes", c_uint64)]
 
 
 class CommStats(Sized):

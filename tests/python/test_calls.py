@@ -95,6 +95,33 @@ def check_others(me):
     assert me.comm.ibarrier().wait() is None
 
 
+def check_plans(me):
+    """How calls are done: as rank 0's communicator says, or the call; letters and barriers have none."""
+    array = np.ones(1003, "f4")
+    for how, of_sums, of_others in (({}, "direct", "tree"),
+                                    ({"direct_ranks": 1}, "tree", "tree"),
+                                    ({"direct_bytes": 4000, "tree_bytes": 4000}, "ring", "ring")):
+        with towline.Comm(me.group, me.arena, WAIT_S,
+                          **(how if me.rank == 0 else {"tree_bytes": 8})) as comm:
+            work = comm.iallreduce(array)
+            assert work.algorithm is None and work.piece_bytes is None
+            work.wait()
+            assert work.algorithm == of_sums and work.piece_bytes in range(64, 8192, 64)
+            sent = comm.ibroadcast(array)
+            sent.wait()
+            assert sent.algorithm == of_others and sent.source is None
+            asked = comm.iallreduce(array, algorithm="tree")
+            barrier = comm.ibarrier()
+            asked.wait()
+            barrier.wait()
+            assert asked.algorithm == "tree"
+            assert barrier.algorithm is None and barrier.piece_bytes is None
+    letter = me.comm.isend(array, me.rank)
+    me.comm.irecv(np.empty(1003, "f4"), me.rank).wait()
+    letter.wait()
+    assert letter.algorithm is None and letter.piece_bytes is None
+
+
 def check_refused(me):
     """What cannot be done is said at once, and others hear nothing of it."""
     array, square = np.ones(8, "f4"), np.ones((4, 4), "f4")
@@ -297,9 +324,9 @@ def take_part(rank):
     """One rank, through all of it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     me = Me(rank, "calls")
-    for check in (check_types, check_shapes, check_others, check_refused, check_forgotten,
-                  check_many, check_threads, check_loop, check_mismatch, check_late, check_both,
-                  check_child, check_ends):
+    for check in (check_types, check_shapes, check_others, check_plans, check_refused,
+                  check_forgotten, check_many, check_threads, check_loop, check_mismatch,
+                  check_late, check_both, check_child, check_ends):
         start = time.monotonic()
         check(me)
         if not rank:
