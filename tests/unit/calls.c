@@ -2,9 +2,10 @@
 /*
  * Calls (tow_allreduce() and its like) of ranks which are threads here and processes of a node that
  * is played: all kinds, many at once, by many threads; ranks that make different calls, die, abort,
- * leave early, or are refused something.
+ * leave early, or are refused something; and rank 0's numbers by which all choose.
  */
 /* build: also tsan */
+/* build: link -Wl,--wrap=towi_group_gather */
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include <kselftest.h>
 #include <towline/collective.h>
 
+#include "../bootstrap/inside.h"
+#include "../collective/calls.h"
 #include "tow_node.h"
 
 /* No call takes so long. */
@@ -64,6 +67,26 @@ static void linger(struct rank *me)
 }
 
 /* ---- ranks ------------------------------------------------------------------- */
+
+/* Rank 0 has told that; or NULL: what it does. */
+static const struct towi_choices *told_choices;
+
+int __real_towi_group_gather(struct tow_group *group, const void *mine, size_t bytes, void **all,
+			     uint32_t *blamed);
+int __wrap_towi_group_gather(struct tow_group *group, const void *mine, size_t bytes, void **all,
+			     uint32_t *blamed);
+
+/* They are the last thing in a card (comm.c). */
+int __wrap_towi_group_gather(struct tow_group *group, const void *mine, size_t bytes, void **all,
+			     uint32_t *blamed)
+{
+	int ret = __real_towi_group_gather(group, mine, bytes, all, blamed);
+
+	if (!ret && told_choices)
+		memcpy((char *)*all + bytes - sizeof(*told_choices), told_choices,
+		       sizeof(*told_choices));
+	return ret;
+}
 
 static void make_comm(struct rank *me)
 {
@@ -1001,10 +1024,83 @@ static void test_refused(void)
 	ksft_test_result(only_second(-ENOSPC, -ECANCELED), "no more channels\n");
 }
 
+/* ---- rank 0's numbers -------------------------------------------------------- */
+
+static const struct towi_choices plain = {
+	.direct_bytes = 1000, .tree_bytes = 1000, .piece_bytes_min = 4096, .direct_ranks = 2,
+	.pieces = 4, .window = 2, .window_gather = 2,
+};
+
+#define BUT(number, value)	(choices = plain, choices.number = (value), choices)
+
+/* All say who has told what makes no sense. */
+static bool is_refused(struct towi_choices choices)
+{
+	bool good = true;
+
+	told_choices = &choices;
+	start(3, nothing, NULL);
+	for (uint32_t i = 0; i < 3; i++)
+		good = good && ranks[i].ret == -EPROTO && !ranks[i].blamed;
+	good = ended(3) && good;
+	told_choices = NULL;
+	return good;
+}
+
+static bool bad_are_refused(void)
+{
+	struct towi_choices choices;
+
+	return is_refused((struct towi_choices){ 0 }) && is_refused(BUT(direct_bytes, 0)) &&
+	       is_refused(BUT(tree_bytes, 0)) && is_refused(BUT(direct_ranks, 0)) &&
+	       is_refused(BUT(pieces, 0)) && is_refused(BUT(piece_bytes_min, 0)) &&
+	       is_refused(BUT(piece_bytes_min, 4097)) &&
+	       is_refused(BUT(piece_bytes_min, TOWI_SLOT_BYTES + TOWI_LINE)) &&
+	       is_refused(BUT(piece_bytes_min, UINT64_MAX - TOWI_LINE + 1)) &&
+	       is_refused(BUT(window, 0)) && is_refused(BUT(window, TOWI_PLAN_WINDOW_MAX + 1)) &&
+	       is_refused(BUT(window_gather, 0)) && is_refused(BUT(window_gather, UINT32_MAX));
+}
+
+static int do_some(struct rank *me)
+{
+	int wrong = 0;
+
+	for (uint32_t kind = 0; !wrong && kind < KINDS; kind++)
+		wrong = do_one(me, (struct how){ .kind = kind, .count = 1000, .salt = kind });
+	for (uint32_t kind = 0; !wrong && kind < KINDS; kind++)
+		wrong = do_one(me, (struct how){ .kind = kind, .count = 10001, .root = 1,
+						 .outside = kind & 1, .apart = kind & 2 });
+	return wrong;
+}
+
+/* What is strange, and can be done. */
+static bool strange_are_done(void)
+{
+	static const struct towi_choices strange[] = {
+		{ 1, 1, TOWI_LINE, 1, UINT32_MAX, TOWI_PLAN_WINDOW_MAX, 1 },
+		{ UINT64_MAX, UINT64_MAX, TOWI_SLOT_BYTES, 1, 1, 1, TOWI_PLAN_WINDOW_MAX },
+		{ UINT64_MAX, 1, TOWI_LINE, UINT32_MAX, UINT32_MAX, 1, 1 },
+	};
+	bool good = true;
+
+	for (uint32_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++) {
+		told_choices = &strange[i];
+		good = all_do(2, do_some) && all_do(5, do_some) && good;
+	}
+	told_choices = NULL;
+	return good;
+}
+
+static void test_choices(void)
+{
+	ksft_test_result(bad_are_refused(), "rank 0 tells what makes no sense\n");
+	ksft_test_result(strange_are_done(), "rank 0 tells what is strange\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(25);
+	ksft_set_plan(27);
 	node_begin();
 	node.qps = 2;
 	test_kinds();
@@ -1013,5 +1109,6 @@ int main(void)
 	test_different();
 	test_going();
 	test_refused();
+	test_choices();
 	ksft_finished();
 }
