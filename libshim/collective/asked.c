@@ -93,3 +93,28 @@ int towi_take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
 	/* Sums and copies are the processor's. */
 	return towi_region_far(array->region, given) ? -EOPNOTSUPP : 0;
 }
+
+int towi_array_make(const struct tow_comm *comm, uint64_t bytes, struct towi_array *array)
+{
+	int ret;
+
+	*array = (struct towi_array){ .bytes = bytes };
+	if (!bytes)
+		return 0;
+	if (bytes > SIZE_MAX)
+		return -ENOMEM;
+	array->at = tow_arena_zeroed(comm->arena, 1, (size_t)bytes);
+	if (!array->at)
+		return -errno;
+	array->owned = true;
+	ret = tow_arena_find(comm->arena, array->at, &array->region, &array->offset);
+	/* The arena gave memory that is in no pool. */
+	return ret ? -ENOSPC : 0;
+}
+
+void towi_array_free(const struct tow_comm *comm, struct towi_array *array)
+{
+	if (array->owned)
+		tow_arena_free(comm->arena, array->at);
+	array->owned = false;
+}

@@ -264,6 +264,18 @@ static bool all_answered(const struct tow_comm *comm)
 	return true;
 }
 
+/* Those that this rank has not needed so far, too. */
+static void find_others(struct tow_comm *comm)
+{
+	uint64_t until = towi_until(ANSWER_US);
+
+	find_all(comm);
+	while (towi_members_are_sought(comm) && towi_left_us(until) && !comm->pump.over) {
+		towi_comm_sleep(comm, until);
+		towi_pump_look(&comm->pump);
+	}
+}
+
 /*
  * All at once, as far as there is room: an answer takes as long as a round trip, and there may be
  * a thousand of them.
@@ -295,7 +307,7 @@ static bool is_late(const struct towi_member *member, uint64_t calls)
 	uint64_t theirs = tow_load_acquire64(&member->comm->board->theirs[member->rank]);
 
 	if (!member->asked)
-		return member->to_ask && member->op.busy;
+		return member->error || (member->to_ask && member->op.busy);
 	return member->op.busy || theirs == UNKNOWN || theirs < calls;
 }
 
@@ -303,6 +315,7 @@ uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t
 {
 	uint32_t rank;
 
+	find_others(comm);
 	comm->board->asking = true;
 	ask_all(comm, places);
 	comm->board->asking = false;

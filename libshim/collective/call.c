@@ -44,7 +44,7 @@ static void advance_grants(struct towi_joint *joint)
 				  is_small(joint, &cursor->step)));
 }
 
-static uint64_t sends_round(const struct towi_joint *joint)
+uint64_t towi_joint_sent(const struct towi_joint *joint)
 {
 	const struct towi_sent *first = STAILQ_FIRST(&joint->work.open);
 
@@ -74,6 +74,16 @@ static uint64_t offset_of(const struct towi_joint *joint, enum towi_operand oper
 	if (operand == TOWI_WORK)
 		return step->work_at * joint->element;
 	return step->at * joint->element - array_of(joint, operand)->from;
+}
+
+struct towi_span towi_joint_span(const struct towi_joint *joint, enum towi_operand operand,
+				 const struct towi_step *step)
+{
+	return (struct towi_span){
+		.array = array_of(joint, operand),
+		.offset = offset_of(joint, operand, step),
+		.bytes = bytes_of(joint, step),
+	};
 }
 
 static char *place_of(const struct towi_joint *joint, enum towi_operand operand,
@@ -129,6 +139,8 @@ static bool send_step(struct towi_joint *joint)
 
 	if (writes_round(joint) < step->after)
 		return false;
+	if (joint->made)
+		return towi_made_send(joint);
 	pair = towi_pair_of(joint->work.comm, step->peer);
 	if (!pair)
 		return false;
@@ -236,17 +248,30 @@ static bool write_large(struct towi_joint *joint, struct towi_pair *pair)
 	return true;
 }
 
+static bool write_made(struct towi_joint *joint)
+{
+	char *received;
+
+	if (!towi_made_come(joint, &received))
+		return false;
+	if (received)
+		carry_out(joint, received);
+	return true;
+}
+
 static bool write_step(struct towi_joint *joint)
 {
 	const struct towi_step *step = &joint->writes.step;
 	struct towi_pair *pair;
 
-	if (sends_round(joint) < step->after)
+	if (towi_joint_sent(joint) < step->after)
 		return false;
 	if (step->what == TOWI_STEP_LOCAL) {
 		carry_out(joint, NULL);
 		return true;
 	}
+	if (joint->made)
+		return write_made(joint);
 	pair = towi_pair_of(joint->work.comm, step->peer);
 	if (!pair)
 		return false;
@@ -415,6 +440,26 @@ static void end(struct towi_joint *joint)
 	towi_work_end(&joint->work);
 }
 
+/* Of one that is a collective's. */
+static bool made_ends(struct towi_joint *joint)
+{
+	struct tow_comm *comm = joint->work.comm;
+
+	if (comm->error && !joint->work.status)
+		towi_call_fail(joint, comm->error, comm->blamed);
+	if (joint->work.status)
+		towi_made_stop(joint);
+	if (!STAILQ_EMPTY(&joint->work.open))
+		return false;
+	if (!joint->work.status &&
+	    (joint->sends.more || joint->writes.more || !towi_made_told(joint)))
+		return false;
+	TAILQ_REMOVE(&comm->calls->made_ones, joint, next);
+	towi_made_end(joint);
+	towi_work_end(&joint->work);
+	return true;
+}
+
 static bool ends(struct towi_joint *joint)
 {
 	struct tow_comm *comm = joint->work.comm;
@@ -480,6 +525,22 @@ static bool joints_end(struct tow_comm *comm, uint64_t behind)
 	return any;
 }
 
+static bool made_go_on(struct tow_comm *comm)
+{
+	struct towi_joint *joint, *next;
+	bool any = false;
+
+	TAILQ_FOREACH(joint, &comm->calls->made_ones, next) {
+		if (comm->error)
+			break;
+		any |= towi_made_tell(joint);
+		any |= goes_on(joint);
+	}
+	TAILQ_FOREACH_SAFE(joint, &comm->calls->made_ones, next, next)
+		any |= made_ends(joint);
+	return any;
+}
+
 static bool go_once(struct tow_comm *comm)
 {
 	uint64_t behind = towi_calls_ended(comm) + TOWI_CALLS_OPEN;
@@ -494,6 +555,7 @@ static bool go_once(struct tow_comm *comm)
 		any |= towi_pairs_go_on(comm);
 	}
 	any |= towi_letters_end(comm);
+	any |= made_go_on(comm);
 	return joints_end(comm, comm->error ? UINT64_MAX : behind) || any;
 }
 
@@ -514,10 +576,37 @@ static void go_on(struct towi_runner *runner)
 
 /* ---- calls --------------------------------------------------------------------------- */
 
+bool towi_calls_arm(struct tow_comm *comm)
+{
+	struct towi_joint *joint;
+
+	/* Then there is room, and nothing lets go of the lock. */
+	towi_pump_submit(&comm->pump);
+	TAILQ_FOREACH(joint, &comm->calls->made_ones, next)
+		if (!towi_made_arm(joint))
+			return false;
+	return towi_pairs_arm(comm);
+}
+
 static void begin_cursor(struct towi_joint *joint, struct towi_cursor *cursor, enum towi_side side)
 {
 	/* Its plan is good. */
 	towi_schedule_begin(&cursor->schedule, &joint->plan, side);
+}
+
+static void begin_cursors(struct towi_joint *joint)
+{
+	begin_cursor(joint, &joint->sends, TOWI_SENDS);
+	begin_cursor(joint, &joint->writes, TOWI_WRITES);
+	advance(&joint->sends);
+	advance(&joint->writes);
+}
+
+void towi_call_begin_made(struct towi_joint *joint)
+{
+	towi_work_begin(&joint->work);
+	begin_cursors(joint);
+	TAILQ_INSERT_TAIL(&joint->work.comm->calls->made_ones, joint, next);
 }
 
 void towi_call_begin(struct towi_joint *joint)
@@ -528,11 +617,8 @@ void towi_call_begin(struct towi_joint *joint)
 	towi_work_begin(&joint->work);
 	joint->number = calls->made++;
 	calls->marks[joint->number % TOWI_CALLS_KNOWN] = joint->mark;
-	begin_cursor(joint, &joint->sends, TOWI_SENDS);
-	begin_cursor(joint, &joint->writes, TOWI_WRITES);
+	begin_cursors(joint);
 	begin_cursor(joint, &joint->grants, TOWI_WRITES);
-	advance(&joint->sends);
-	advance(&joint->writes);
 	advance_grants(joint);
 	TAILQ_INSERT_TAIL(&calls->joints, joint, next);
 	if (!calls->granting && joint->grants.more)
@@ -559,7 +645,7 @@ uint64_t towi_calls_ended(const struct tow_comm *comm)
 	return first ? first->number : comm->calls->made;
 }
 
-static uint32_t waits_for(const struct tow_work *work)
+uint32_t towi_call_waits_for(const struct tow_work *work)
 {
 	const struct towi_joint *joint = (const struct towi_joint *)work;
 	const struct towi_step *step = &joint->writes.step;
@@ -568,7 +654,7 @@ static uint32_t waits_for(const struct tow_work *work)
 		return 0;
 	/* It may have come, and wait for what this rank sends to others. */
 	if (joint->writes.more && step->what == TOWI_STEP_RECEIVE &&
-	    sends_round(joint) >= step->after)
+	    towi_joint_sent(joint) >= step->after)
 		return step->peer;
 	return joint->sends.more ? joint->sends.step.peer : TOW_NO_RANK;
 }
@@ -578,7 +664,7 @@ static void waits(struct tow_work *work)
 {
 	struct towi_joint *joint = (struct towi_joint *)work;
 	const struct towi_mark mark = { joint->number, joint->mark };
-	uint32_t rank = waits_for(work);
+	uint32_t rank = towi_call_waits_for(work);
 	struct towi_pair *pair;
 
 	if (joint->told || joint->disputed || joint->work.status || rank == TOW_NO_RANK)
@@ -592,7 +678,7 @@ static void waits(struct tow_work *work)
 }
 
 /* Somebody is to blame. */
-static void late(struct tow_work *work)
+void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t calls)
 {
 	struct tow_comm *comm = work->comm;
 	uint32_t blamed;
@@ -601,23 +687,28 @@ static void late(struct tow_work *work)
 	if (comm->calls->asking)
 		return;
 	comm->calls->asking = true;
-	blamed = towi_board_late(comm, NULL, ((struct towi_joint *)work)->number + 1);
+	blamed = towi_board_late(comm, places, calls);
 	comm->calls->asking = false;
 	if (blamed == TOW_NO_RANK)
-		blamed = waits_for(work);
+		blamed = towi_call_waits_for(work);
 	if (!work->ended)
 		towi_comm_fail(comm, -ETIMEDOUT, blamed);
 }
 
-static void gone(struct tow_work *work, uint32_t rank)
+static void late(struct tow_work *work)
+{
+	towi_call_late(work, NULL, ((struct towi_joint *)work)->number + 1);
+}
+
+void towi_call_gone(struct tow_work *work, uint32_t rank)
 {
 	towi_comm_fail(work->comm, -ESTALE, rank);
 }
 
 const struct towi_work_ops towi_call_ops = {
-	.waits_for = waits_for,
+	.waits_for = towi_call_waits_for,
 	.waits = waits,
-	.gone = gone,
+	.gone = towi_call_gone,
 	.late = late,
 	.tell = towi_plan_tell,
 };
@@ -656,6 +747,7 @@ int towi_calls_make(struct tow_comm *comm)
 	calls->stats.size = sizeof(calls->stats);
 	TAILQ_INIT(&calls->pairs);
 	TAILQ_INIT(&calls->joints);
+	TAILQ_INIT(&calls->made_ones);
 	TAILQ_INIT(&calls->wanted);
 	TAILQ_INIT(&calls->to_self);
 	TAILQ_INIT(&calls->ending);

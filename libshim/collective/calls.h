@@ -436,6 +436,9 @@ struct towi_answer {
 	uint64_t round;
 };
 
+/* Of those that are open, the first, if it has ended; or NULL. */
+struct towi_sent *towi_sent_take(struct tow_work *work);
+
 /* The first credit is used for that; NULL: for nothing.  False: not now. */
 bool towi_track_answer(struct towi_track *track, const struct towi_answer *answer);
 
@@ -457,6 +460,7 @@ struct towi_joint {
 	enum towi_reduce_type type;
 	uint32_t element;		/* bytes */
 	bool all_large;			/* pieces need credits, small as they are */
+	bool made;			/* a collective's (made.h): there are no credits */
 	struct towi_array in, out, sums;
 	struct towi_place out_place;	/* .edge 0: what comes to it lands in the pool */
 	struct towi_cursor sends, writes, grants;
@@ -483,6 +487,7 @@ struct towi_calls {
 	struct towi_windows windows;
 	struct towi_slots pools[TOWI_TRACKS], stage;
 	struct towi_joints joints;
+	struct towi_joints made_ones;	/* of collectives that have begun, in no order */
 	struct towi_letters wanted;	/* that have not come */
 	struct towi_letters to_self;	/* that nobody has wanted */
 	struct towi_letters ending;	/* when nothing of them is on its way */
@@ -513,9 +518,50 @@ void towi_calls_flush(struct tow_comm *comm);
 /* Nobody reaches this rank any more, and nothing is on its way, or it seems never to end. */
 void towi_calls_end(struct tow_comm *comm);
 
-/* A call begins.  With the lock. */
+/* A call begins; or that of a collective.  With the lock. */
 void towi_call_begin(struct towi_joint *joint);
+void towi_call_begin_made(struct towi_joint *joint);
 extern const struct towi_work_ops towi_call_ops;
+
+/* What those do, for a collective's: @calls of it, at @places, should have been started. */
+uint32_t towi_call_waits_for(const struct tow_work *work);
+void towi_call_gone(struct tow_work *work, uint32_t rank);
+void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t calls);
+
+/* Where an operand of a step is that is an array. */
+struct towi_span {
+	const struct towi_array *array;
+	uint64_t offset, bytes;
+};
+
+struct towi_span towi_joint_span(const struct towi_joint *joint, enum towi_operand operand,
+				 const struct towi_step *step);
+
+/* What all ranks have to ask for alike, once its plan is made. */
+uint64_t towi_joint_mark(const struct towi_joint *joint, const struct tow_collective_attr *attr);
+
+/* WORK of its plan: 0 or a negative errno. */
+int towi_joint_take_sums(struct towi_joint *joint);
+
+/* The round of the first send that has not completed. */
+uint64_t towi_joint_sent(const struct towi_joint *joint);
+
+/* Something comes when there is something to do: false: there is already. */
+bool towi_calls_arm(struct tow_comm *comm);
+
+/* Of a collective's (made.c): the next step is carried out, if it can be now. */
+bool towi_made_send(struct towi_joint *joint);
+/* What was received is there, and where; NULL: nothing is to be done with it. */
+bool towi_made_come(struct towi_joint *joint, char **received);
+/* Others are told that it has begun: true: some were now; and whether all were. */
+bool towi_made_tell(struct towi_joint *joint);
+bool towi_made_told(struct towi_joint *joint);
+/* Something comes when there is something to do: false: there is already. */
+bool towi_made_arm(struct towi_joint *joint);
+/* The communicator has failed: what waits in the kernel ends, soon. */
+void towi_made_stop(struct towi_joint *joint);
+/* It has ended, well or not. */
+void towi_made_end(struct towi_joint *joint);
 
 /* The open one of that number, or NULL. */
 struct towi_joint *towi_call_of(const struct tow_comm *comm, uint64_t number);
@@ -532,6 +578,9 @@ uint64_t towi_calls_ended(const struct tow_comm *comm);
 struct towi_choices towi_choices_of(const struct tow_comm_attr *attr);
 /* Can they be gone by?  They came from another rank. */
 bool towi_choices_good(const struct towi_choices *choices);
+
+/* In how many pieces what goes to a rank in a step is sent. */
+uint32_t towi_plan_pieces(const struct towi_joint *joint);
 
 /* Its type is known: all else that the plan is made of is filled in. */
 void towi_plan_call(struct towi_joint *joint, const struct tow_collective_attr *attr);

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
-/* Collectives: what their attributes say, their arrays, and their calls. */
+/* Collectives that are made once for their arrays: what they are asked for, and their life. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../alloc/arena.h"
 #include "../bootstrap/inside.h"
-#include "inside.h"
+#include "made.h"
 
-/* Pieces that are sent at once, unless the caller says how large they are to be. */
-#define PIECE_BYTES	(256U << 10)
-#define PIECES_MAX	4096U
-/* Up to so many bytes, two steps are better than 2 (P - 1) of 1/P each. */
-#define DIRECT_BYTES	(256U << 10)
-#define DIRECT_RANKS	16U
+/* What the device is given to end what is on its way. */
+#define SETTLE_US	10000000U
 
 /* ---- what is asked for -------------------------------------------------------- */
 
@@ -22,314 +18,198 @@ static int check_barrier(const struct tow_collective_attr *attr)
 	static const struct tow_dtype nothing;
 
 	return memcmp(&attr->dtype, &nothing, sizeof(nothing)) || attr->count || attr->in ||
-	       attr->out || attr->piece_bytes || attr->reduction ? -EINVAL : 0;
+	       attr->out || attr->piece_bytes || attr->reduction || attr->algorithm ? -EINVAL : 0;
 }
 
-static int check_attr(const struct tow_comm *comm, const struct tow_collective_attr *attr)
+static int check_attr(const struct tow_comm *comm, const struct tow_collective_attr *attr,
+		      enum towi_reduce_type *type)
 {
-	enum towi_reduce_type type;
-
-	if (attr->kind > TOW_BARRIER || attr->algorithm > TOW_ALGORITHM_DIRECT ||
+	if (attr->kind > TOW_BARRIER || attr->algorithm > TOW_ALGORITHM_TREE ||
 	    (!towi_is_reduction(attr->kind) && attr->reduction) ||
-	    (attr->kind != TOW_ALLREDUCE && attr->algorithm) ||
 	    (attr->kind != TOW_BROADCAST && attr->root))
 		return -EINVAL;
-	return attr->kind == TOW_BARRIER ? check_barrier(attr) : towi_check_asked(comm, attr, &type);
+	return attr->kind == TOW_BARRIER ? check_barrier(attr) : towi_check_asked(comm, attr, type);
 }
 
-/* ---- one rank alone ----------------------------------------------------------- */
+/* ---- arrays -------------------------------------------------------------------- */
 
-static int alone_make(struct tow_collective *collective)
+/* Of a kind of which a rank has all; or its part only. */
+static void take_span(const struct towi_joint *joint, bool part, struct towi_array *array)
 {
-	(void)collective;
-	return 0;
+	uint64_t bytes = joint->plan.count / joint->plan.ranks * joint->element;
+
+	array->bytes = part ? bytes : joint->plan.count * joint->element;
+	array->from = part ? joint->plan.rank * bytes : 0;
 }
 
-static int alone_find(struct tow_collective *collective, uint64_t until, uint32_t *blamed)
+/* One that is sent from, or that others write to: in a region, or in a copy of it. */
+static int take_shown(const struct tow_comm *comm, char *given, struct towi_array *array,
+		      char **copied)
 {
-	(void)collective;
-	(void)until;
-	*blamed = TOW_NO_RANK;
-	return 0;
-}
-
-static void alone_close(struct tow_collective *collective)
-{
-	(void)collective;
-}
-
-/* What all have together is what it has; of bools 0 or 1. */
-static void alone_start(struct tow_collective *collective)
-{
-	char *in = collective->in.at, *out = collective->out.at;
-
-	if (!towi_is_reduction(collective->attr.kind))
-		return;
-	if (collective->type == TOWI_REDUCE_BOOL)
-		towi_reduce(TOW_BOR, TOWI_REDUCE_BOOL, out, in, in, collective->out.bytes);
-	else if (in != out)
-		memcpy(out, in, collective->out.bytes);
-}
-
-static bool alone_go_on(struct tow_collective *collective)
-{
-	(void)collective;
-	return false;
-}
-
-static bool alone_done(const struct tow_collective *collective)
-{
-	(void)collective;
-	return true;
-}
-
-static bool alone_arm(struct tow_collective *collective)
-{
-	(void)collective;
-	return false;
-}
-
-static uint32_t alone_waits_for(const struct tow_collective *collective)
-{
-	return collective->comm->rank;
-}
-
-static const struct towi_algorithm alone = {
-	.bytes = sizeof(struct tow_collective),
-	.make = alone_make,
-	.find = alone_find,
-	.close = alone_close,
-	.start = alone_start,
-	.go_on = alone_go_on,
-	.done = alone_done,
-	.arm = alone_arm,
-	.waits_for = alone_waits_for,
-};
-
-/* ---- which ---------------------------------------------------------------------- */
-
-static const struct towi_algorithm *algorithm_of(uint32_t algorithm, uint32_t ranks)
-{
-	if (ranks == 1)
-		return &alone;
-	return algorithm == TOW_ALGORITHM_DIRECT ? &towi_direct : &towi_ring;
-}
-
-static uint32_t choose_algorithm(const struct tow_collective_attr *attr, uint32_t ranks,
-				 uint64_t bytes)
-{
-	if (attr->kind == TOW_BARRIER)
-		return ranks <= DIRECT_RANKS ? TOW_ALGORITHM_DIRECT : TOW_ALGORITHM_RING;
-	if (attr->kind != TOW_ALLREDUCE)
-		return TOW_ALGORITHM_RING;
-	if (attr->algorithm)
-		return attr->algorithm;
-	return ranks <= DIRECT_RANKS && bytes <= DIRECT_BYTES ? TOW_ALGORITHM_DIRECT :
-								TOW_ALGORITHM_RING;
-}
-
-/* ---- shape -------------------------------------------------------------------- */
-
-static uint64_t round_up(uint64_t bytes)
-{
-	return (bytes + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
-}
-
-static void shape(struct tow_collective *collective, uint64_t element)
-{
-	const struct tow_collective_attr *attr = &collective->attr;
-	uint32_t ranks = collective->comm->ranks;
-	uint64_t bytes = attr->count * element;
-
-	collective->whole_bytes = bytes;
-	switch (attr->kind) {
-	case TOW_REDUCE_SCATTER:
-	case TOW_ALLGATHER:
-		collective->shard_bytes = bytes;
-		collective->whole_bytes = bytes * ranks;
-		break;
-	case TOW_BROADCAST:
-		collective->shard_bytes = bytes;
-		break;
-	default:
-		collective->shard_bytes = round_up((attr->count + ranks - 1) / ranks * element);
-	}
-}
-
-void towi_cut(struct tow_collective *collective, uint32_t lanes)
-{
-	uint64_t wanted = collective->attr.piece_bytes, pieces;
-
-	if (!wanted)
-		wanted = PIECE_BYTES;
-	pieces = collective->shard_bytes / wanted + !!(collective->shard_bytes % wanted);
-	if (pieces > PIECES_MAX)
-		pieces = PIECES_MAX;
-	/* As many for each lane. */
-	if (pieces > lanes)
-		pieces = (pieces + lanes - 1) / lanes * lanes;
-	if (!pieces)
-		pieces = 1;
-	collective->pieces = (uint32_t)pieces;
-	collective->piece_bytes = round_up((collective->shard_bytes + pieces - 1) / pieces);
-}
-
-/* ---- arrays ------------------------------------------------------------------- */
-
-/* An array of the caller's that is sent from, or written to. */
-static int take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
-		      struct towi_array *array)
-{
+	uint64_t from = array->from, bytes = array->bytes;
 	int ret = towi_take_array(comm, given, bytes, array);
 
+	array->from = from;
 	if (ret || !bytes || (array->region && !towi_region_readonly(array->region)))
 		return ret;
 	ret = towi_array_make(comm, bytes, array);
-	array->given = given;
+	array->from = from;
+	*copied = given;
 	return ret;
 }
 
-/* One that only this process reads or writes. */
-static void plain_array(void *given, uint64_t bytes, struct towi_array *array)
+/* Part of the other one, which has it at the same place among all elements. */
+static void take_part_of(struct towi_array *part, char **copied, const struct towi_array *all,
+			 char *all_copied)
 {
-	*array = (struct towi_array){ .at = given, .bytes = bytes };
+	uint64_t at = part->from - all->from;
+
+	part->at = all->at ? all->at + at : NULL;
+	part->region = all->region;
+	part->offset = all->offset + at;
+	*copied = all_copied ? all_copied + at : NULL;
 }
 
-/* Both arrays of a reduction to all, which may be one. */
-static int take_both(struct tow_collective *collective)
+/* What others do not reach. */
+static int take_plain(struct towi_array *array, char *given)
 {
-	const struct tow_collective_attr *attr = &collective->attr;
-	uint64_t bytes = collective->whole_bytes;
-	void *in = towi_in_of(attr);
-	int ret = take_array(collective->comm, attr->out, bytes, &collective->out);
-
-	if (ret)
-		return ret;
-	if (in && in != attr->out)
-		return take_array(collective->comm, in, bytes, &collective->in);
-	collective->in = collective->out;
-	collective->in.owned = false;
+	array->at = given;
 	return 0;
 }
 
 static int take_arrays(struct tow_collective *collective)
 {
 	const struct tow_collective_attr *attr = &collective->attr;
-	uint64_t own = collective->comm->rank * collective->shard_bytes;
-	void *in = towi_in_of(attr);
+	struct towi_joint *joint = &collective->joint;
+	struct towi_array *in = &joint->in, *out = &joint->out;
+	struct tow_comm *comm = joint->work.comm;
+	char *given = towi_in_of(attr), *result = attr->out;
+	bool scatters = attr->kind == TOW_REDUCE_SCATTER;
 	int ret;
 
-	switch (attr->kind) {
-	case TOW_ALLREDUCE:
-		return take_both(collective);
-	case TOW_REDUCE_SCATTER:
-		ret = take_array(collective->comm, in, collective->whole_bytes, &collective->in);
-		plain_array(attr->out, collective->shard_bytes, &collective->out);
-		collective->out.from = own;
+	take_span(joint, attr->kind == TOW_ALLGATHER, in);
+	take_span(joint, scatters, out);
+	if (!given)
+		given = result + (in->from - out->from);
+	if (scatters) {
+		ret = take_shown(comm, given, in, &collective->in_given);
+		return ret ? ret : take_plain(out, result);
+	}
+	ret = take_shown(comm, result, out, &collective->out_given);
+	if (ret)
 		return ret;
-	case TOW_ALLGATHER:
-		plain_array(in, collective->shard_bytes, &collective->in);
-		collective->in.from = own;
-		return take_array(collective->comm, attr->out, collective->whole_bytes,
-				  &collective->out);
-	case TOW_BROADCAST:
-		plain_array(in, collective->whole_bytes, &collective->in);
-		return take_array(collective->comm, attr->out, collective->whole_bytes,
-				  &collective->out);
-	default:
+	if (given == result + (in->from - out->from)) {
+		take_part_of(in, &collective->in_given, out, collective->out_given);
 		return 0;
 	}
+	/* Nobody has anything of the others of a broadcast. */
+	if (attr->kind == TOW_BROADCAST && comm->rank != attr->root)
+		in->bytes = 0;
+	return take_shown(comm, given, in, &collective->in_given);
 }
 
-static void copy(struct tow_collective *collective, void *to, const void *from, uint64_t bytes)
+static void copy(struct tow_collective *collective, char *to, const char *from, uint64_t bytes)
 {
-	if (!bytes || to == from)
-		return;
 	memcpy(to, from, bytes);
-	collective->copied_bytes += bytes;
-}
-
-/* Does this rank give something that others get as it is? */
-static bool gives(const struct tow_collective *collective)
-{
-	return collective->attr.kind == TOW_ALLGATHER ||
-	       (collective->attr.kind == TOW_BROADCAST &&
-		collective->comm->rank == collective->attr.root);
+	collective->stats.copied_bytes += bytes;
 }
 
 static void copy_in(struct tow_collective *collective)
 {
-	struct towi_array *in = &collective->in, *out = &collective->out;
-	char *own;
+	const struct towi_array *in = &collective->joint.in;
+	bool gives = collective->attr.kind != TOW_BROADCAST ||
+		     collective->joint.plan.rank == collective->attr.root;
 
-	if (!gives(collective)) {
-		if (in->given)
-			copy(collective, in->at, in->given, in->bytes);
-		return;
-	}
-	if (!in->bytes)
-		return;
-	own = towi_at(out, in->from);
-	if (out->given)
-		copy(collective, own, in->at ? in->at : out->given + in->from, in->bytes);
-	else if (in->at && in->at != own)
-		memcpy(own, in->at, in->bytes);
+	if (collective->in_given && gives)
+		copy(collective, in->at, collective->in_given, in->bytes);
 }
 
-static void copy_out(struct tow_collective *collective)
+void towi_made_end(struct towi_joint *joint)
 {
-	struct towi_array *out = &collective->out;
+	struct tow_collective *collective = towi_collective_of(joint);
 
-	if (out->given)
-		copy(collective, out->given, out->at, out->bytes);
+	if (joint->work.status)
+		return;
+	if (collective->out_given)
+		copy(collective, collective->out_given, joint->out.at, joint->out.bytes);
+	collective->stats.calls++;
 }
 
-/* ---- life --------------------------------------------------------------------- */
+/* ---- all ranks together -------------------------------------------------------- */
 
-/* What all have to ask for alike. */
+/* Others wait for this rank, and cannot be told otherwise. */
+static int fail(struct tow_comm *comm, int error)
+{
+	towi_pump_lock(&comm->pump);
+	towi_comm_fail(comm, error, comm->rank);
+	towi_pump_unlock(&comm->pump);
+	return error;
+}
+
+/* What each tells of one that it makes. */
 struct card {
-	uint32_t kind, reduction, algorithm, root;
-	struct tow_dtype dtype;
+	uint64_t mark;			/* of what is asked for */
+	uint32_t place;
 	int32_t status;
-	uint64_t count, piece_bytes;
 };
 
 /*
- * Can everybody, and does everybody ask for the same?  Or who is the first that cannot, or does not as
- * rank 0 does?
+ * By a call, in its turn among them.  Can everybody, and does everybody ask for the same?  0; the
+ * own error; or that of the first that cannot, or does not as rank 0 does, and whose.
  */
-static int compare_cards(const struct tow_comm *comm, const struct tow_collective_attr *attr,
-			 int status, uint32_t *blamed)
+static int compare(struct tow_comm *comm, const struct card *own, struct card *cards,
+		   uint32_t *blamed)
 {
-	struct card own = {
-		.kind = attr->kind,
-		.reduction = attr->reduction,
-		.algorithm = attr->algorithm,
-		.root = attr->root,
-		.dtype = attr->dtype,
-		.status = status,
-		.count = attr->count,
-		.piece_bytes = attr->piece_bytes,
-	};
-	const struct card *cards;
+	static const struct tow_dtype bytes = { TOW_DTYPE_UINT, 8, 1 };
+	struct tow_work *work;
 	uint32_t rank;
-	void *told;
 	int ret;
 
-	ret = towi_group_gather(comm->group, &own, sizeof(own), &told, blamed);
-	cards = told;
-	for (rank = 0; !ret && rank < comm->ranks; rank++) {
-		if (!cards[rank].status && !memcmp(&cards[rank], &cards[0], sizeof(own)))
+	ret = tow_allgather(comm, own, cards, sizeof(*own), bytes, NULL, &work);
+	if (ret)
+		return ret;
+	ret = tow_work_wait(work, TOW_WAIT_FOREVER, blamed);
+	tow_work_free(work);
+	for (rank = 0; ret == 1 && !own->status && rank < comm->ranks; rank++) {
+		if (!cards[rank].status && cards[rank].mark == cards[0].mark)
 			continue;
 		*blamed = rank;
-		ret = cards[rank].status ? -ECANCELED : -EPROTO;
+		return cards[rank].status ? -ECANCELED : -EPROTO;
 	}
-	return status ? status : ret;
+	return own->status || ret == 1 ? own->status : ret;
 }
+
+static int agree(struct tow_collective *collective, int status, uint32_t *blamed)
+{
+	struct tow_comm *comm = collective->joint.work.comm;
+	const struct card own = {
+		.mark = collective->joint.mark,
+		.place = collective->place,
+		.status = status,
+	};
+	struct card *cards = calloc(comm->ranks, sizeof(*cards));
+	uint32_t rank;
+	int ret;
+
+	if (!cards)
+		return fail(comm, -ENOMEM);
+	ret = compare(comm, &own, cards, blamed);
+	for (rank = 0; !ret && rank < comm->ranks; rank++) {
+		collective->places[rank] = cards[rank].place;
+		if (cards[rank].place >= TOW_COLLECTIVES_MAX) {
+			*blamed = rank;
+			ret = -EPROTO;
+		}
+	}
+	free(cards);
+	return ret;
+}
+
+/* ---- life ----------------------------------------------------------------------- */
 
 static int take_place(struct tow_collective *collective)
 {
-	struct tow_comm *comm = collective->comm;
+	struct tow_comm *comm = collective->joint.work.comm;
 	uint32_t place;
 
 	for (place = 0; place < TOW_COLLECTIVES_MAX; place++) {
@@ -349,28 +229,9 @@ static void leave_place(struct tow_collective *collective)
 {
 	uint32_t place = collective->place;
 
-	if (!collective->placed)
-		return;
 	/* How often it was started stays: others may still wait in a call that has ended here. */
-	collective->comm->used[place / 64] &= ~(1ULL << place % 64);
-}
-
-/* Each has its own: they may have destroyed others in another order. */
-static int agree_on_places(struct tow_collective *collective, uint32_t *blamed)
-{
-	uint32_t rank, ranks = collective->comm->ranks;
-	uint64_t *places = calloc(ranks, sizeof(*places));
-	int ret = places ? take_place(collective) : -ENOMEM;
-
-	collective->places = places;
-	ret = towi_comm_agree(collective->comm, ret, collective->place, places, blamed);
-	for (rank = 0; !ret && places && rank < ranks; rank++) {
-		if (places[rank] >= TOW_COLLECTIVES_MAX) {
-			*blamed = rank;
-			ret = -EPROTO;
-		}
-	}
-	return ret;
+	if (collective->placed)
+		collective->joint.work.comm->used[place / 64] &= ~(1ULL << place % 64);
 }
 
 static struct tow_collective *collective_of(struct towi_runner *runner)
@@ -378,164 +239,141 @@ static struct tow_collective *collective_of(struct towi_runner *runner)
 	return (struct tow_collective *)runner;
 }
 
-/* Of one of which nothing is on its way. */
-static void free_collective(struct towi_runner *runner)
+static void free_memory(struct tow_collective *collective)
 {
-	struct tow_collective *collective = collective_of(runner);
-	struct tow_comm *comm = collective->comm;
-
-	towi_array_free(comm, &collective->in);
-	towi_array_free(comm, &collective->out);
-	towi_array_free(comm, &collective->scratch);
-	towi_array_free(comm, &collective->numbers);
+	towi_made_free_paths(collective);
 	free(collective->places);
 	free(collective);
 }
 
-/* Nobody reaches it any more, and it is not in the communicator's list. */
-static void close_collective(struct tow_collective *collective)
+/* Of one of which nothing is on its way. */
+static void bury(struct towi_runner *runner)
 {
-	struct tow_comm *comm = collective->comm;
+	struct tow_collective *collective = collective_of(runner);
+	const struct tow_comm *comm = collective->joint.work.comm;
 
-	collective->algorithm->close(collective);
-	tow_unexport(collective->scratch_exported);
-	tow_unexport(collective->out_exported);
-	towi_comm_settle(comm, &collective->runner.waiting);
-	leave_place(collective);
-	/* The device may still read what it did not end. */
-	if (towi_pump_leave(&collective->runner))
-		free_collective(&collective->runner);
+	towi_array_free(comm, &collective->joint.in);
+	towi_array_free(comm, &collective->joint.out);
+	towi_array_free(comm, &collective->joint.sums);
+	towi_array_free(comm, &collective->scratch);
+	towi_array_free(comm, &collective->numbers);
+	free_memory(collective);
 }
 
 static void go_on(struct towi_runner *runner)
 {
-	struct tow_collective *collective = collective_of(runner);
+	struct tow_comm *comm = collective_of(runner)->joint.work.comm;
 
-	if (!collective->running || collective->comm->error)
-		return;
-	collective->comm->moved |= collective->algorithm->go_on(collective);
-	/* Then the caller has what it is to get. */
-	if (runner->busy || !collective->algorithm->done(collective))
-		return;
-	copy_out(collective);
-	collective->running = false;
-	collective->calls++;
+	if (comm->calls)
+		towi_pump_ready(&comm->calls->runner);
 }
 
-static const struct towi_runner_ops ops = { .go_on = go_on, .bury = free_collective };
+static const struct towi_runner_ops ops = { .go_on = go_on, .bury = bury };
+
+/* It has ended; with the lock. */
+static void close_collective(struct tow_collective *collective)
+{
+	towi_made_hide(collective);
+	towi_comm_settle(collective->joint.work.comm, &collective->runner.waiting);
+	leave_place(collective);
+	/* The device may still read what it did not end. */
+	if (towi_pump_leave(&collective->runner))
+		bury(&collective->runner);
+}
+
+static int make_own(struct tow_collective *collective)
+{
+	int ret = take_arrays(collective);
+
+	if (!ret)
+		ret = towi_joint_take_sums(&collective->joint);
+	if (!ret)
+		ret = towi_made_count(collective);
+	return ret ? ret : towi_made_show(collective);
+}
 
 /* What others find; then what they have made. */
-static int make(struct tow_collective *collective, uint32_t *blamed)
+static int make(struct tow_collective *collective, int placed, uint32_t *blamed)
 {
-	struct tow_comm *comm = collective->comm;
-	uint32_t other = TOW_NO_RANK;
+	struct tow_comm *comm = collective->joint.work.comm;
 	uint32_t missing = TOW_NO_RANK;
 	int ret;
 
-	ret = towi_members_find(comm, towi_until(comm->timeout_ms * 1000ULL), &missing);
-	if (ret) {
+	ret = agree(collective, placed ? placed : make_own(collective), blamed);
+	if (ret)
+		return ret;
+	ret = towi_made_find(collective, towi_until(comm->timeout_ms * 1000ULL), &missing);
+	if (ret)
 		*blamed = missing;
-		return towi_comm_agree(comm, ret, 0, NULL, blamed);
-	}
-	ret = agree_on_places(collective, blamed);
-	if (ret)
-		return ret;
-	ret = take_arrays(collective);
-	if (!ret)
-		ret = collective->algorithm->make(collective);
-	ret = towi_comm_agree(comm, ret, 0, NULL, blamed);
-	if (ret)
-		return ret;
-	ret = collective->algorithm->find(collective, towi_until(comm->timeout_ms * 1000ULL),
-					  &other);
-	if (ret)
-		*blamed = other;
-	return towi_comm_agree(comm, ret, 0, NULL, blamed);
+	return agree(collective, ret, blamed);
 }
 
-static uint64_t element_of(const struct tow_collective_attr *attr)
+/* 0; or its plan cannot be: -EOPNOTSUPP. */
+static int plan(struct tow_collective *collective)
 {
-	return attr->kind == TOW_BARRIER ? 1 : (uint64_t)attr->dtype.bits * attr->dtype.lanes / 8;
-}
+	struct towi_joint *joint = &collective->joint;
+	struct towi_schedule schedule;
 
-/* @attr says which algorithm. */
-static struct tow_collective *new_collective(struct tow_comm *comm,
-					     const struct tow_collective_attr *attr, uint64_t number)
-{
-	const struct towi_algorithm *algorithm = algorithm_of(attr->algorithm, comm->ranks);
-	struct tow_collective *made;
-
-	made = calloc(1, algorithm->bytes + comm->ranks * algorithm->rank_bytes);
-	if (!made)
-		return NULL;
-	made->algorithm = algorithm;
-	made->comm = comm;
-	made->attr = *attr;
-	if (towi_is_reduction(attr->kind))
-		towi_reduce_type(attr->dtype, attr->reduction, &made->type);
-	made->number = number;
-	shape(made, element_of(attr));
-	return made;
-}
-
-static int create(struct tow_comm *comm, struct tow_collective_attr *attr,
-		  struct tow_collective **collective, uint32_t *blamed)
-{
-	struct tow_collective *made;
-	int ret;
-
-	attr->algorithm = choose_algorithm(attr, comm->ranks, attr->count * element_of(attr));
-	made = new_collective(comm, attr, comm->made++);
-	ret = compare_cards(comm, attr, made ? 0 : -ENOMEM, blamed);
-	if (ret) {
-		free(made);
-		return ret;
-	}
-	made->runner.ops = &ops;
-	towi_pump_join(&comm->pump, &made->runner);
-	ret = make(made, blamed);
-	if (ret) {
-		close_collective(made);
-		return ret;
-	}
-	made->next = comm->collectives;
-	comm->collectives = made;
-	*collective = made;
+	towi_plan_call(joint, &collective->attr);
+	if (towi_schedule_begin(&schedule, &joint->plan, TOWI_SENDS))
+		return -EOPNOTSUPP;
+	joint->mark = towi_joint_mark(joint, &collective->attr);
 	return 0;
 }
 
-static int create_locked(struct tow_comm *comm, struct tow_collective_attr *attr,
-			 struct tow_collective **collective, uint32_t *blamed)
+static int new_collective(struct tow_comm *comm, const struct tow_collective_attr *attr,
+			  enum towi_reduce_type type, struct tow_collective **made)
 {
+	struct tow_collective *collective;
 	int ret;
 
-	towi_pump_lock(&comm->pump);
-	ret = create(comm, attr, collective, blamed);
-	towi_pump_unlock(&comm->pump);
+	collective = calloc(1, sizeof(*collective) + comm->ranks * sizeof(collective->path[0]));
+	if (!collective)
+		return -ENOMEM;
+	collective->attr = *attr;
+	collective->joint.work.comm = comm;
+	collective->joint.type = type;
+	collective->places = calloc(comm->ranks, sizeof(*collective->places));
+	towi_made_init(collective);
+	ret = collective->places ? plan(collective) : -ENOMEM;
+	if (ret)
+		free_memory(collective);
+	else
+		*made = collective;
 	return ret;
 }
 
-/* May it go on?  0 or a negative errno. */
-static int usable(const struct tow_comm *comm)
+static int create(struct tow_collective *collective, uint32_t *blamed)
 {
-	return towi_comm_ours(comm) ? comm->error : -EPERM;
-}
+	struct tow_comm *comm = collective->joint.work.comm;
+	int ret;
 
-static bool is_busy(const struct tow_comm *comm)
-{
-	const struct tow_collective *collective;
-
-	for (collective = comm->collectives; collective; collective = collective->next)
-		if (collective->running)
-			return true;
-	return false;
+	towi_pump_lock(&comm->pump);
+	collective->number = comm->made++;
+	collective->runner.ops = &ops;
+	towi_pump_join(&comm->pump, &collective->runner);
+	comm->collectives++;
+	ret = take_place(collective);
+	towi_pump_unlock(&comm->pump);
+	ret = make(collective, ret, blamed);
+	if (!ret)
+		return 0;
+	if (*blamed == TOW_NO_RANK && comm->error == ret)
+		*blamed = comm->blamed;
+	towi_pump_lock(&comm->pump);
+	comm->collectives--;
+	close_collective(collective);
+	towi_pump_unlock(&comm->pump);
+	return ret;
 }
 
 TOW_PUBLIC int tow_collective_create(struct tow_comm *comm, const struct tow_collective_attr *attr,
 				     struct tow_collective **collective, uint32_t *blamed)
 {
+	enum towi_reduce_type type = TOWI_REDUCE_TYPES;
 	struct tow_collective_attr known;
 	uint32_t rank = TOW_NO_RANK;
+	struct tow_collective *made;
 	int ret;
 
 	if (blamed)
@@ -544,55 +382,62 @@ TOW_PUBLIC int tow_collective_create(struct tow_comm *comm, const struct tow_col
 		return -EINVAL;
 	ret = towi_take(attr, TOWI_COLLECTIVE_ATTR_SIZE_FIRST, &known, sizeof(known));
 	if (!ret)
-		ret = check_attr(comm, &known);
+		ret = check_attr(comm, &known, &type);
 	if (ret)
 		return ret;
-	ret = usable(comm);
+	ret = towi_comm_usable(comm);
 	if (ret)
 		rank = ret == -EPERM ? TOW_NO_RANK : comm->blamed;
-	else if (is_busy(comm))
+	else if (comm->calls->held)
 		ret = -EBUSY;
 	else
-		ret = create_locked(comm, &known, collective, &rank);
+		ret = new_collective(comm, &known, type, &made);
+	if (!ret)
+		ret = create(made, &rank);
+	else if (ret == -ENOMEM)
+		fail(comm, ret);
+	if (!ret)
+		*collective = made;
 	if (blamed)
 		*blamed = rank;
 	return ret;
 }
 
-/* Nothing that was sent is on its way any more, or it seems never to end. */
-static void settle(struct tow_collective *collective)
+/* It has ended, or seems never to: then nothing goes on with it any more. */
+static void await_end(struct tow_collective *collective)
 {
-	struct tow_comm *comm = collective->comm;
+	struct tow_comm *comm = collective->joint.work.comm;
+	uint64_t until = towi_until(SETTLE_US);
 
-	if (comm->error && collective->algorithm->stop) {
-		/* Who finds this rank's end of it gone is to know why. */
-		towi_comm_tell(comm);
-		collective->algorithm->stop(collective);
+	while (!collective->joint.work.ended && (towi_left_us(until) || comm->calls->going)) {
+		towi_comm_progress(comm);
+		if (!collective->joint.work.ended)
+			towi_comm_sleep(comm, until);
 	}
-	towi_comm_settle(comm, &collective->runner.busy);
+	if (!collective->joint.work.ended)
+		TAILQ_REMOVE(&comm->calls->made_ones, &collective->joint, next);
+	LIST_REMOVE(&collective->joint.work, all);
 }
 
 TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
 {
-	struct tow_collective **link;
 	struct tow_comm *comm;
 
 	if (!collective)
 		return;
-	comm = collective->comm;
+	comm = collective->joint.work.comm;
 	/* As forget_comm(). */
 	if (!towi_comm_ours(comm)) {
-		free(collective->places);
-		free(collective);
+		free_memory(collective);
 		return;
 	}
 	towi_pump_lock(&comm->pump);
-	if (collective->running)
+	if (!collective->joint.work.ended)
 		towi_comm_fail(comm, -ECANCELED, comm->rank);
-	for (link = &comm->collectives; *link != collective; link = &(*link)->next)
-		;
-	*link = collective->next;
-	settle(collective);
+	if (collective->begun)
+		await_end(collective);
+	comm->collectives--;
+	towi_comm_settle(comm, &collective->runner.busy);
 	close_collective(collective);
 	towi_pump_unlock(&comm->pump);
 }
@@ -601,156 +446,66 @@ TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
 
 TOW_PUBLIC int tow_collective_start(struct tow_collective *collective)
 {
+	struct tow_work *work;
 	struct tow_comm *comm;
 	int ret;
 
 	if (!collective)
 		return -EINVAL;
-	comm = collective->comm;
-	ret = usable(comm);
-	if (!ret && collective->running)
+	work = &collective->joint.work;
+	comm = work->comm;
+	ret = towi_comm_usable(comm);
+	if (!ret && !work->ended)
 		ret = -EBUSY;
 	if (ret)
 		return ret;
 	towi_pump_lock(&comm->pump);
+	if (collective->begun++)
+		LIST_REMOVE(work, all);
 	copy_in(collective);
-	collective->begun++;
 	towi_board_started(comm, collective->place, collective->begun);
-	collective->until = towi_until(comm->timeout_ms * 1000ULL);
-	comm->probe_us = towi_until(TOWI_PROBE_US);
-	collective->running = true;
-	collective->algorithm->start(collective);
+	work->ended = false;
+	work->until_us = towi_until(comm->timeout_ms * 1000ULL);
+	towi_made_begin(collective);
 	towi_comm_progress(comm);
 	towi_pump_unlock(&comm->pump);
 	return 0;
 }
 
-/* It takes too long: somebody is to blame. */
-static void be_late(struct tow_collective *collective)
+/* What is on its way of a communicator that has failed returns that, and so does what is not. */
+static int ask(struct tow_collective *collective, uint32_t timeout_us, uint32_t *blamed)
 {
-	struct tow_comm *comm = collective->comm;
-	uint32_t late = towi_board_late(comm, collective->places, collective->begun);
+	struct tow_comm *comm;
+	int ret;
 
-	if (late == TOW_NO_RANK)
-		late = collective->algorithm->waits_for(collective);
-	towi_comm_fail(comm, -ETIMEDOUT, late);
-}
-
-/* While nothing comes others may be gone, or late. */
-static void doubt(struct tow_collective *collective, bool any, uint64_t now_us)
-{
-	struct tow_comm *comm = collective->comm;
-
-	if (comm->error)
-		return;
-	if (now_us >= collective->until) {
-		be_late(collective);
-	} else if (any) {
-		comm->probe_us = now_us + TOWI_PROBE_US;
-	} else if (now_us >= comm->probe_us) {
-		comm->probe_us = now_us + TOWI_PROBE_US;
-		towi_board_probe(comm);
-	}
-}
-
-/* How it is at @now_us: 1: it has ended; 0: it has not; or a negative errno. */
-static int look(struct tow_collective *collective, bool *any, uint64_t *now_us)
-{
-	struct tow_comm *comm = collective->comm;
-
-	*any = towi_comm_progress(comm);
-	if (!collective->running && !comm->error)
-		return 1;
-	*now_us = towi_now_ns() / 1000;
-	doubt(collective, *any, *now_us);
-	if (comm->error)
-		settle(collective);
-	return comm->error;
-}
-
-static void tell_blame(const struct tow_collective *collective, int ret, uint32_t *blamed)
-{
+	if (!collective)
+		return -EINVAL;
+	comm = collective->joint.work.comm;
+	ret = timeout_us ? tow_work_wait(&collective->joint.work, timeout_us, blamed) :
+			   tow_work_test(&collective->joint.work, blamed);
+	if (ret <= 0 || !comm->error)
+		return ret;
 	if (blamed)
-		*blamed = ret < 0 && ret != -EPERM && ret != -EINTR ? collective->comm->blamed :
-								       TOW_NO_RANK;
+		*blamed = comm->blamed;
+	return comm->error;
 }
 
 TOW_PUBLIC int tow_collective_test(struct tow_collective *collective, uint32_t *blamed)
 {
-	uint64_t now;
-	bool any;
-	int ret;
-
-	if (!collective)
-		return -EINVAL;
-	if (!towi_comm_ours(collective->comm)) {
-		tell_blame(collective, -EPERM, blamed);
-		return -EPERM;
-	}
-	towi_pump_lock(&collective->comm->pump);
-	ret = look(collective, &any, &now);
-	towi_pump_unlock(&collective->comm->pump);
-	tell_blame(collective, ret, blamed);
-	return ret;
-}
-
-/* Nothing has happened for a while: sleep until something does, or @end. */
-static int sleep_for_it(struct tow_collective *collective, uint64_t end)
-{
-	struct tow_comm *comm = collective->comm;
-	struct tow_collective *other;
-	bool armed = true;
-
-	for (other = comm->collectives; other && armed; other = other->next)
-		if (other->running)
-			armed = other->algorithm->arm(other);
-	if (!armed)
-		return 0;
-	return towi_comm_sleep(comm, collective->until < end ? collective->until : end);
-}
-
-/* Until it has ended, or @end: as look(); -EINTR: it goes on, and may be waited for again. */
-static int wait_until(struct tow_collective *collective, uint64_t end)
-{
-	struct towi_pump *pump = &collective->comm->pump;
-	uint64_t now, busy_until = 0;
-	int ret, slept = 0;
-	bool any;
-
-	if (!towi_comm_ours(collective->comm))
-		return -EPERM;
-	towi_pump_lock(pump);
-	while (!(ret = look(collective, &any, &now)) && now < end && !slept) {
-		if (any || !busy_until)
-			busy_until = now + collective->comm->spin_us;
-		else if (now >= busy_until)
-			slept = sleep_for_it(collective, end);
-	}
-	towi_pump_unlock(pump);
-	return ret ? ret : slept;
+	return ask(collective, 0, blamed);
 }
 
 TOW_PUBLIC int tow_collective_wait(struct tow_collective *collective, uint32_t *blamed)
 {
-	int ret;
+	int ret = ask(collective, TOW_WAIT_FOREVER, blamed);
 
-	if (!collective)
-		return -EINVAL;
-	ret = wait_until(collective, UINT64_MAX);
-	tell_blame(collective, ret, blamed);
 	return ret < 0 ? ret : 0;
 }
 
 TOW_PUBLIC int tow_collective_wait_for(struct tow_collective *collective, uint32_t timeout_us,
 				       uint32_t *blamed)
 {
-	int ret;
-
-	if (!collective)
-		return -EINVAL;
-	ret = wait_until(collective, towi_until(timeout_us));
-	tell_blame(collective, ret, blamed);
-	return ret;
+	return ask(collective, timeout_us, blamed);
 }
 
 TOW_PUBLIC int tow_collective_late(struct tow_collective *collective, uint32_t *rank)
@@ -760,13 +515,13 @@ TOW_PUBLIC int tow_collective_late(struct tow_collective *collective, uint32_t *
 
 	if (!collective || !rank)
 		return -EINVAL;
-	comm = collective->comm;
-	ret = usable(comm);
+	comm = collective->joint.work.comm;
+	ret = towi_comm_usable(comm);
 	if (ret)
 		return ret;
 	*rank = TOW_NO_RANK;
 	towi_pump_lock(&comm->pump);
-	if (collective->running)
+	if (!collective->joint.work.ended)
 		*rank = towi_board_late(comm, collective->places, collective->begun);
 	towi_pump_unlock(&comm->pump);
 	return comm->error;
@@ -775,16 +530,18 @@ TOW_PUBLIC int tow_collective_late(struct tow_collective *collective, uint32_t *
 TOW_PUBLIC int tow_collective_stats(const struct tow_collective *collective,
 				    struct tow_collective_stats *stats)
 {
-	struct tow_collective_stats known = { .size = sizeof(known) };
+	struct tow_collective_stats known;
+	const struct towi_joint *joint;
+	struct tow_work_info info = { 0 };
 
 	if (!collective || !stats)
 		return -EINVAL;
-	known.algorithm = collective->attr.algorithm;
-	known.pieces = collective->pieces;
-	known.copies = (collective->in.given != NULL) + (collective->out.given != NULL);
-	known.calls = collective->calls;
-	known.sent_bytes = collective->sent_bytes;
-	known.copied_bytes = collective->copied_bytes;
-	known.forwarded = collective->forwarded;
+	joint = &collective->joint;
+	known = collective->stats;
+	known.size = sizeof(known);
+	towi_plan_tell(&joint->work, &info);
+	known.algorithm = info.algorithm;
+	known.pieces = towi_plan_pieces(joint);
+	known.copies = (joint->in.owned && collective->in_given) + !!collective->out_given;
 	return towi_give(&known, TOWI_COLLECTIVE_STATS_SIZE_FIRST, stats);
 }

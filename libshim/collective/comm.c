@@ -69,7 +69,6 @@ static const struct towi_runner_ops comm_ops = { .go_on = go_on, .lost = lost };
 
 bool towi_comm_progress(struct tow_comm *comm)
 {
-	struct tow_collective *collective;
 	bool any;
 
 	comm->moved = false;
@@ -77,9 +76,6 @@ bool towi_comm_progress(struct tow_comm *comm)
 	towi_pump_ready(&comm->runner);
 	if (comm->calls)
 		towi_pump_ready(&comm->calls->runner);
-	for (collective = comm->collectives; collective; collective = collective->next)
-		if (collective->running)
-			towi_pump_ready(&collective->runner);
 	any = towi_pump_look(&comm->pump);
 	return any || comm->moved;
 }
@@ -116,10 +112,42 @@ void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed)
 		return;
 	comm->error = error;
 	comm->blamed = blamed;
+	comm->tell_until = towi_until(TELL_US);
 	towi_board_alarm(comm);
 	/* Calls end, whoever asks for them. */
 	if (comm->calls)
 		towi_pump_ready(&comm->calls->runner);
+}
+
+/* ---- sleeping ------------------------------------------------------------------ */
+
+static void waited(struct towi_op *op, int status)
+{
+	/* Whether a rank is lost is found out by asking it. */
+	(void)op;
+	(void)status;
+}
+
+void towi_sleeper_init(struct towi_op *sleeper, struct towi_runner *runner)
+{
+	*sleeper = (struct towi_op){ .ended = waited, .runner = runner, .waits = true };
+}
+
+bool towi_sleep_for(struct towi_op *sleeper, const struct tow_slot *slot, uint64_t number)
+{
+	struct tow_sqe *sqe;
+
+	if (tow_slot_value(slot) >= number)
+		return false;
+	/* For less, and it has not come; or that is being told. */
+	if (sleeper->busy)
+		return true;
+	sqe = towi_comm_entry(sleeper->runner);
+	if (!sqe)
+		return false;
+	tow_prep_wait(sqe, slot, number);
+	towi_pump_begun(sqe, sleeper);
+	return true;
 }
 
 /* ---- life --------------------------------------------------------------------- */
@@ -156,20 +184,6 @@ static int gather(struct tow_comm *comm, const struct card *own, const struct ca
 	if (*blamed == TOW_NO_RANK)
 		*blamed = who;
 	return own->status ? own->status : ret;
-}
-
-int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t *values,
-		    uint32_t *blamed)
-{
-	const struct card own = { .version = VERSION, .status = status, .value = value };
-	const struct card *cards;
-	uint32_t rank;
-	int ret;
-
-	ret = gather(comm, &own, &cards, blamed);
-	for (rank = 0; !ret && values && rank < comm->ranks; rank++)
-		values[rank] = cards[rank].value;
-	return ret;
 }
 
 /* Others wait for a rank that has no memory, too: they are told. */

@@ -77,14 +77,15 @@ struct tow_comm {
 	uint64_t *numbers;		/* in the names of what each rank has */
 	bool leaving;
 	uint64_t made;			/* collectives that were to be, ever: at all ranks alike */
-	bool moved;			/* a collective has done something */
+	bool moved;			/* a call has done something */
 	_Atomic int error;		/* it has failed */
 	uint32_t blamed;
+	uint64_t tell_until;		/* others are told of that */
 	uint64_t probe_us;		/* when to ask whether others are there, if nothing comes */
 	struct towi_board *board;
 	struct towi_member *members;	/* by rank */
 	uint64_t used[TOW_COLLECTIVES_MAX / 64];
-	struct tow_collective *collectives;
+	uint32_t collectives;
 	struct towi_calls *calls;
 	uint32_t *places;		/* in the group, by rank */
 	uint32_t *nodes;		/* the first rank on the same one, by rank */
@@ -132,15 +133,14 @@ void towi_comm_tell(struct tow_comm *comm);
 /* Until one of a collective's numbers is 0, or it seems never to be. */
 void towi_comm_settle(struct tow_comm *comm, const uint32_t *count);
 
+/* Sleeping until a slot is at a number. */
+void towi_sleeper_init(struct towi_op *sleeper, struct towi_runner *runner);
+
+/* A completion comes when the slot is there: false: it is already, or there is no room. */
+bool towi_sleep_for(struct towi_op *sleeper, const struct tow_slot *slot, uint64_t number);
+
 /* The first error counts; all others are told, soon.  Keeps the lock. */
 void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed);
-
-/*
- * All ranks tell @status and @value, and each learns what others told, by rank (or @values is
- * NULL): 0; the own error; or -ECANCELED with who could not.
- */
-int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t *values,
-		    uint32_t *blamed);
 
 /* ---- member.c: other ranks ---- */
 
@@ -150,8 +150,8 @@ bool towi_member_found(struct towi_member *member);
 /* Is one looked for? */
 bool towi_members_are_sought(const struct tow_comm *comm);
 
-/* All of them, by @until: 0 or a negative errno, and whose it is. */
-int towi_members_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed);
+/* That one, by @until: 0 or a negative errno.  Lets go of the lock meanwhile. */
+int towi_member_find(struct towi_member *member, uint64_t until);
 
 /* ---- board.c: what ranks write to each other when something is wrong ---- */
 
@@ -221,175 +221,15 @@ struct towi_array {
 	uint64_t offset;
 	uint64_t bytes;
 	uint64_t from;			/* where it begins in the whole */
-	char *given;			/* the caller's, if that is not in the arena */
-	bool owned;			/* is freed with the collective */
+	bool owned;			/* is freed with the work */
 };
 
 /* One of the caller's, and the region that it is in, if any: 0; -EOPNOTSUPP. */
 int towi_take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
 		    struct towi_array *array);
 
-/* ---- collective.c ---- */
-
-struct towi_algorithm {
-	/* What begins with the collective, and how much more each rank takes. */
-	size_t bytes, rank_bytes;
-	/* What others find: 0 or a negative errno. */
-	int (*make)(struct tow_collective *collective);
-	/* What others have made, by @until: 0 or a negative errno, and whose it is. */
-	int (*find)(struct tow_collective *collective, uint64_t until, uint32_t *blamed);
-	/* Undo both, also what there is of them: nobody reaches this rank any more. */
-	void (*close)(struct tow_collective *collective);
-	void (*start)(struct tow_collective *collective);
-	/* What can be done now: true if anything was. */
-	bool (*go_on)(struct tow_collective *collective);
-	/* All is done, but for what is on its way. */
-	bool (*done)(const struct tow_collective *collective);
-	/* See to it that a completion comes when there is more to do: false: there is. */
-	bool (*arm)(struct tow_collective *collective);
-	/* The communicator has failed: end what waits in the kernel; or NULL. */
-	void (*stop)(struct tow_collective *collective);
-	/* Whom it waits for. */
-	uint32_t (*waits_for)(const struct tow_collective *collective);
-};
-
-struct tow_collective {
-	struct towi_runner runner;	/* first */
-	const struct towi_algorithm *algorithm;
-	struct tow_comm *comm;
-	struct tow_collective *next;
-	struct tow_collective_attr attr;
-	enum towi_reduce_type type;
-	uint64_t number;		/* in names */
-	uint32_t place;			/* on this rank's board, */
-	uint64_t *places;		/* and on those of others */
-	struct towi_array in, out, scratch, numbers;
-	uint64_t whole_bytes;
-	uint64_t shard_bytes;		/* a rank's of it; the last ones may have less, or nothing */
-	uint32_t pieces;		/* of a shard */
-	uint64_t piece_bytes;
-	bool placed, running;
-	uint64_t begun, calls;		/* starts, and ends */
-	uint64_t until;
-	uint64_t sent_bytes, copied_bytes, forwarded;
-	struct tow_exported *scratch_exported, *out_exported;
-};
-
-extern const struct towi_algorithm towi_ring, towi_direct;
-
-/* A shard is sent in pieces of so many bytes, for a ring of that many lanes. */
-void towi_cut(struct tow_collective *collective, uint32_t lanes);
-
-/* ---- moving.c: what algorithms are made of ---- */
-
-/* A rank, for a collective. */
-struct towi_target {
-	struct towi_op op;		/* first: of all that is sent there */
-	struct tow_collective *collective;
-	uint32_t rank;
-};
-
-/* Where something is told, and by which queue pair. */
-struct towi_way {
-	struct tow_channel *channel;
-	struct tow_remote *slot;
-};
-
-void towi_target_init(struct towi_target *target, struct tow_collective *collective,
-		      uint32_t rank);
-
-/* Sleeping until a slot is at a number. */
-void towi_sleeper_init(struct towi_op *sleeper, struct towi_runner *runner);
-
-/* Where a piece of a rank's shard is in the whole, and how large: maybe 0. */
-uint64_t towi_piece_at(const struct tow_collective *collective, uint32_t rank, uint32_t piece);
-uint64_t towi_piece_bytes(const struct tow_collective *collective, uint32_t rank,
-			  uint32_t piece);
-
-/* Where that is in memory. */
-static inline char *towi_at(const struct towi_array *array, uint64_t at)
-{
-	return array->at + (at - array->from);
-}
-
 /* Memory of the arena, zeroed: 0 or a negative errno. */
 int towi_array_make(const struct tow_comm *comm, uint64_t bytes, struct towi_array *array);
 void towi_array_free(const struct tow_comm *comm, struct towi_array *array);
-
-/* Let others write to it, if there is anything. */
-int towi_array_export(const struct tow_collective *collective, const char *what,
-		      const struct towi_array *array, struct tow_exported **exported);
-
-/* Number @index of collective.numbers counts what @from tells, and is found as @what. */
-int towi_slot_make(const struct tow_collective *collective, const char *what, uint32_t from,
-		   uint32_t index, struct tow_slot **slot);
-
-/* What the target has made: its array, of at least so many bytes, or none; its slot. */
-int towi_find_array(const struct towi_target *target, const char *what, uint64_t bytes,
-		    uint64_t until, struct tow_remote **remote);
-int towi_find_way(const struct towi_target *target, const char *what, uint32_t index,
-		  uint64_t until, struct towi_way *way);
-/* One that was found, or looked for; or all of it is 0. */
-void towi_way_end(const struct towi_way *way);
-
-/* What is sent: @bytes at @from_at of the whole, which are told then; or, if 0, told only. */
-struct towi_send {
-	const struct towi_way *way;
-	const struct towi_array *from;
-	uint64_t from_at;
-	const struct tow_remote *to;
-	uint64_t to_at;
-	uint64_t bytes;
-};
-
-/* An entry that does that; flags that it is to have. */
-uint8_t towi_prep_send(const struct tow_collective *collective, struct tow_sqe *sqe,
-		       const struct towi_send *send);
-
-/* Do that.  False: not now. */
-bool towi_send(struct towi_target *target, const struct towi_send *send);
-bool towi_tell(struct towi_target *target, const struct towi_way *way);
-
-/* A completion comes when the slot is there: false: it is already, or there is no room. */
-bool towi_sleep_for(struct towi_op *sleeper, const struct tow_slot *slot, uint64_t number);
-
-/*
- * to = one op other, of elements in that many bytes: @other is what a rank has given, and so is @one
- * if that is so, or else it is of several; and with averages, all were added.
- */
-void towi_combine(const struct tow_collective *collective, void *to, const void *one,
-		  bool one_is_ranks, const void *other, uint64_t bytes);
-void towi_average(const struct tow_collective *collective, void *values, uint64_t bytes);
-
-/* ---- relay.c: what the kernel passes on by itself ---- */
-
-/* Messages of a chain, at most. */
-#define TOWI_RELAY_MAX	16U
-
-struct towi_relay_step {
-	struct towi_op op;		/* first */
-	struct towi_relay *relay;
-};
-
-struct towi_relay {
-	struct tow_collective *collective;
-	uint32_t from, to;		/* ranks */
-	uint32_t entries;		/* of the chain that is on its way; 0: none is */
-	uint32_t failed;		/* of them, */
-	uint32_t first;			/* from this one on; */
-	uint32_t culprit;		/* this one says why, */
-	int status;			/* by its status */
-	struct towi_relay_step step[2 * TOWI_RELAY_MAX];
-};
-
-void towi_relay_init(struct towi_relay *relay, struct tow_collective *collective, uint32_t from,
-		     uint32_t to);
-
-/* A chain is to be made, while there is none: of how many messages, at most? */
-uint32_t towi_relay_begin(struct towi_relay *relay);
-
-/* Its next one: sent when the slot is at that number; and whether it is the chain's last one. */
-void towi_relay_add(struct towi_relay *relay, const struct tow_slot *slot, uint64_t number,
-		    const struct towi_send *send, bool last);
 
 #endif /* TOW_COLLECTIVE_INSIDE_H */

@@ -15,14 +15,14 @@ struct asked {
 
 /* ---- what all ranks have to ask for alike --------------------------------------------- */
 
-static uint64_t mark_of(const struct towi_joint *joint, const struct asked *asked)
+uint64_t towi_joint_mark(const struct towi_joint *joint, const struct tow_collective_attr *attr)
 {
-	const struct tow_dtype *dtype = &asked->attr.dtype;
-	uint64_t mark = towi_mixed(1, asked->attr.kind);
+	const struct tow_dtype *dtype = &attr->dtype;
+	uint64_t mark = towi_mixed(1, attr->kind);
 
 	mark = towi_mixed(mark, (uint64_t)dtype->code << 32 | (uint64_t)dtype->bits << 16 | dtype->lanes);
-	mark = towi_mixed(mark, (uint64_t)asked->attr.reduction << 32 | asked->attr.root);
-	mark = towi_mixed(mark, asked->attr.count);
+	mark = towi_mixed(mark, (uint64_t)attr->reduction << 32 | attr->root);
+	mark = towi_mixed(mark, attr->count);
 	return towi_mixed(towi_mixed(mark, joint->plan.way), joint->plan.piece);
 }
 
@@ -48,7 +48,7 @@ static int take_arrays(struct towi_joint *joint, const struct tow_collective_att
 	return ret;
 }
 
-static int take_sums(struct towi_joint *joint)
+int towi_joint_take_sums(struct towi_joint *joint)
 {
 	struct tow_comm *comm = joint->work.comm;
 	uint64_t bytes = towi_schedule_work(&joint->plan) * joint->element;
@@ -102,10 +102,10 @@ static int prepare(struct towi_joint *joint, const struct asked *asked)
 	towi_plan_call(joint, &asked->attr);
 	if (towi_schedule_begin(&schedule, &joint->plan, TOWI_SENDS))
 		return -EOPNOTSUPP;
-	joint->mark = mark_of(joint, asked);
+	joint->mark = towi_joint_mark(joint, &asked->attr);
 	ret = take_arrays(joint, &asked->attr);
 	if (!ret)
-		ret = take_sums(joint);
+		ret = towi_joint_take_sums(joint);
 	return ret ? ret : take_places(joint);
 }
 

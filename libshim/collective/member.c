@@ -79,44 +79,13 @@ bool towi_members_are_sought(const struct tow_comm *comm)
 	return false;
 }
 
-/* The first that is not; or how many there are. */
-static uint32_t first_missing(struct tow_comm *comm)
+int towi_member_find(struct towi_member *member, uint64_t until)
 {
-	uint32_t rank, first = comm->ranks;
+	int ret = 0;
 
-	for (rank = comm->ranks; rank--;)
-		if (rank != comm->rank && !towi_member_found(&comm->members[rank]))
-			first = rank;
-	return first;
-}
-
-static int error_of(const struct tow_comm *comm, uint32_t *blamed)
-{
-	uint32_t rank;
-
-	for (rank = 0; rank < comm->ranks; rank++) {
-		if (comm->members[rank].error) {
-			*blamed = rank;
-			return comm->members[rank].error;
-		}
-	}
-	return 0;
-}
-
-int towi_members_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed)
-{
-	uint32_t missing;
-	int ret;
-
-	while ((missing = first_missing(comm)) != comm->ranks) {
-		ret = error_of(comm, blamed);
-		if (ret)
-			return ret;
-		ret = towi_pump_sleep(&comm->pump, until);
-		if (ret && ret != -EINTR) {
-			*blamed = missing;
-			return ret;
-		}
-	}
-	return 0;
+	while (!towi_member_found(member) && !member->error && (!ret || ret == -EINTR))
+		ret = towi_pump_sleep(&member->comm->pump, until);
+	if (member->board)
+		return 0;
+	return member->error ? member->error : ret;
 }

@@ -111,6 +111,13 @@ static uint64_t largest(const struct towi_joint *joint)
 	return elements * joint->element;
 }
 
+uint32_t towi_plan_pieces(const struct towi_joint *joint)
+{
+	uint64_t bytes = joint->plan.piece * joint->element;
+
+	return (uint32_t)((largest(joint) + bytes - 1) / bytes);
+}
+
 static uint64_t round_up(uint64_t bytes)
 {
 	return (bytes + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;

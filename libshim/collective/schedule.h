@@ -117,6 +117,7 @@ struct towi_step {
 	enum towi_operand to, left, right;
 	bool left_given, right_given;	/* as a rank gave it, and not reduced */
 	bool reduced;			/* what comes out has all ranks' elements */
+	bool stored;			/* of SEND: the peer only stores it in its OUT */
 	uint64_t at;			/* the first element, in IN and OUT, */
 	uint64_t work_at;		/* and in WORK */
 	uint64_t count;

@@ -72,9 +72,10 @@ static bool ring_sends(const struct towi_schedule *schedule, uint32_t turn, stru
 
 	if (turn || !towi_elements_of(schedule, whose, spot.piece, step))
 		return false;
+	step->stored = spot.hop >= reducing;
 	if (!spot.hop)
 		return towi_step_send(step, next, TOWI_IN, 0);
-	if (spot.hop >= reducing)
+	if (step->stored)
 		return towi_step_send(step, next, TOWI_OUT, came + 1);
 	step->work_at = ring_work_at(plan, came);
 	return towi_step_send(step, next, ring_partial(plan), came + 1);
@@ -179,7 +180,7 @@ static bool direct_sends(const struct towi_schedule *schedule, uint32_t turn,
 		       towi_step_send(step, peer, TOWI_IN, 0);
 	if (!towi_elements_of(schedule, plan->rank, piece, step))
 		return false;
-	return towi_step_send(step, peer, plan->kind == TOWI_PLAN_ALLREDUCE ? TOWI_OUT : TOWI_IN,
+	return towi_step_give(step, peer, plan->kind == TOWI_PLAN_ALLREDUCE ? TOWI_OUT : TOWI_IN,
 			      direct_given(schedule));
 }
 

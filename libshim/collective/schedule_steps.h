@@ -106,6 +106,14 @@ static inline bool towi_step_send(struct towi_step *step, uint32_t peer, enum to
 	return true;
 }
 
+/* What the peer only stores in OUT. */
+static inline bool towi_step_give(struct towi_step *step, uint32_t peer, enum towi_operand from,
+				  uint64_t after)
+{
+	step->stored = true;
+	return towi_step_send(step, peer, from, after);
+}
+
 /* What was sent from there has been used by then: what comes was made of it. */
 static inline bool towi_step_store(struct towi_step *step, uint32_t peer, enum towi_operand to)
 {

@@ -15,7 +15,7 @@ static bool chain_sends(const struct towi_schedule *schedule, uint32_t turn, str
 	if (own + 1 >= schedule->plan.ranks || schedule->round < own ||
 	    !towi_elements_of_all(schedule, schedule->round - own, step))
 		return false;
-	return towi_step_send(step, towi_rank_at(schedule, own + 1ULL), own ? TOWI_OUT : TOWI_IN,
+	return towi_step_give(step, towi_rank_at(schedule, own + 1ULL), own ? TOWI_OUT : TOWI_IN,
 			      own ? schedule->round : 0);
 }
 
@@ -143,11 +143,11 @@ static bool down_sends(const struct towi_schedule *schedule, uint32_t bit, struc
 	    !towi_elements_of_all(schedule, piece, step))
 		return false;
 	if (schedule->position)
-		return towi_step_send(step, rank_down(schedule, bit), TOWI_OUT,
+		return towi_step_give(step, rank_down(schedule, bit), TOWI_OUT,
 				      begun + piece - parent_bit(schedule) + 1);
 	if (schedule->plan.kind == TOWI_PLAN_BROADCAST)
-		return towi_step_send(step, rank_down(schedule, bit), TOWI_IN, 0);
-	return towi_step_send(step, rank_down(schedule, bit), TOWI_OUT, piece + schedule->depth);
+		return towi_step_give(step, rank_down(schedule, bit), TOWI_IN, 0);
+	return towi_step_give(step, rank_down(schedule, bit), TOWI_OUT, piece + schedule->depth);
 }
 
 static bool down_writes(const struct towi_schedule *schedule, struct towi_step *step)

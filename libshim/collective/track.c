@@ -227,8 +227,7 @@ void towi_track_take(struct towi_track *track, const struct towi_credit *credit)
 		track->credits[track->credits_come++ % TOWI_CREDITS] = *credit;
 }
 
-/* Of those that have ended, up to the first that has not: one, or NULL. */
-static struct towi_sent *take_ended(struct tow_work *work)
+struct towi_sent *towi_sent_take(struct tow_work *work)
 {
 	struct towi_sent *first = STAILQ_FIRST(&work->open);
 
@@ -242,7 +241,7 @@ static void end_sents(struct tow_work *work)
 {
 	struct towi_sent *sent;
 
-	while ((sent = take_ended(work)))
+	while ((sent = towi_sent_take(work)))
 		free(sent);
 }
 

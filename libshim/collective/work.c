@@ -162,7 +162,7 @@ static int sleep_for_it(struct tow_work *work, uint64_t end)
 	struct tow_comm *comm = work->comm;
 
 	/* What another thread goes on with it tells of. */
-	if (!comm->calls->going && !towi_pairs_arm(comm))
+	if (!comm->calls->going && !towi_calls_arm(comm))
 		return 0;
 	return towi_comm_sleep(comm, work->until_us < end ? work->until_us : end);
 }
@@ -297,7 +297,7 @@ void towi_works_doubt(struct tow_comm *comm, bool any)
 
 static void rest(struct tow_comm *comm)
 {
-	if (!comm->calls->going && !towi_pairs_arm(comm))
+	if (!comm->calls->going && !towi_calls_arm(comm))
 		return;
 	if (towi_works_open(comm, true))
 		towi_comm_sleep(comm, UINT64_MAX);

@@ -281,7 +281,7 @@ class Comm(Object):
         op: "sum", "product", "min", "max"; "avg", not of bools; "band", "bor" and "bxor", not of
             floats.  Integers wrap around; sum and max of bools are their or, product and min
             their and.
-        algorithm: "ring", "direct", or "any": as suits the size.
+        algorithm: "ring", "direct", "tree", or "any": as suits the size.
         """
         out = array if out is None else out
         self._alike(array, out, array.shape)

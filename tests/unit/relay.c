@@ -6,7 +6,7 @@
 
 #include <kselftest.h>
 
-#include "../collective/inside.h"
+#include "../collective/made.h"
 #include "tow_ring.h"
 
 #define ENTRIES		64U
@@ -15,6 +15,7 @@
 #define FROM		1U
 #define OWN		2U
 #define TO		3U
+#define RANKS		5U
 
 static void ring_turn(struct tow_queue *queue)
 {
@@ -29,18 +30,58 @@ static void go_on(struct towi_runner *runner)
 struct chain {
 	struct tow_comm comm;
 	struct tow_collective collective;
-	struct towi_relay relay;
+	struct towi_path *path[RANKS];	/* the collective's */
+	struct towi_path from, to;
 	uint64_t data[STEPS];		/* of its entries */
 };
 
+static void look_first(struct towi_cursor *cursor, const struct towi_plan *plan,
+		       enum towi_side side)
+{
+	if (towi_schedule_begin(&cursor->schedule, plan, side))
+		ksft_exit_fail_msg("there is no such plan\n");
+	cursor->more = towi_schedule_next(&cursor->schedule, &cursor->step);
+}
+
+/* A rank in the middle of a broadcast, of which nothing has come. */
+static void begin_joint(struct towi_joint *joint)
+{
+	static const struct { uint64_t handle; } region;
+	const struct towi_plan plan = {
+		.kind = TOWI_PLAN_BROADCAST, .way = TOWI_PLAN_RING, .rank = OWN, .ranks = RANKS,
+		.count = MESSAGES, .piece = 1, .window = 1,
+	};
+
+	joint->element = 1;
+	joint->out = (struct towi_array){ .region = (void *)&region, .bytes = MESSAGES };
+	STAILQ_INIT(&joint->work.open);
+	look_first(&joint->sends, &plan, TOWI_SENDS);
+	look_first(&joint->writes, &plan, TOWI_WRITES);
+}
+
+/* All that goes has one lane. */
+static void begin_paths(struct chain *chain)
+{
+	static const struct { uint64_t handle; } remote;
+	static struct tow_channel channel;
+	static struct tow_slot slot;
+
+	towi_path_init(&chain->from, &chain->collective, FROM);
+	towi_path_init(&chain->to, &chain->collective, TO);
+	chain->collective.path[FROM] = &chain->from;
+	chain->collective.path[TO] = &chain->to;
+	chain->from.comes.messages = MESSAGES;
+	for (uint32_t i = 0; i < TOWI_LANES; i++)
+		chain->from.lanes[i].slot = &slot;
+	chain->to.goes.messages = 1;
+	chain->to.out = (void *)&remote;
+	chain->to.lanes[0].there = (void *)&remote;
+	chain->to.lanes[0].channel = &channel;
+}
+
 static void begin(struct chain *chain)
 {
-	static struct tow_channel channel;
-	static const struct { uint64_t handle; } remote;
-	static const struct tow_slot slot;
 	static const struct towi_runner_ops ops = { .go_on = go_on };
-	const struct towi_way way = { &channel, (void *)&remote };
-	const struct towi_send send = { .way = &way };
 	const struct tow_sqe *sqe;
 
 	memset(chain, 0, sizeof(*chain));
@@ -48,14 +89,14 @@ static void begin(struct chain *chain)
 	towi_pump_lock(&chain->comm.pump);
 	chain->comm.rank = OWN;
 	chain->comm.blamed = TOW_NO_RANK;
-	chain->collective.comm = &chain->comm;
+	chain->collective.joint.work.comm = &chain->comm;
 	chain->collective.runner.ops = &ops;
+	chain->collective.begun = 1;
+	STAILQ_INIT(&chain->collective.free_sents);
 	towi_pump_join(&chain->comm.pump, &chain->collective.runner);
-	towi_relay_init(&chain->relay, &chain->collective, FROM, TO);
-	if (towi_relay_begin(&chain->relay) < MESSAGES)
-		ksft_exit_fail_msg("there is no room\n");
-	for (uint32_t i = 1; i <= MESSAGES; i++)
-		towi_relay_add(&chain->relay, &slot, i, &send, i == MESSAGES);
+	begin_joint(&chain->collective.joint);
+	begin_paths(chain);
+	towi_relays_begin(&chain->collective);
 	towi_pump_submit(&chain->comm.pump);
 	for (uint32_t i = 0; i < STEPS; i++) {
 		sqe = ring_take(chain->comm.pump.queue);
@@ -76,8 +117,8 @@ static void fail(struct chain *chain, uint32_t first, const int *status)
 /* Nothing is on its way, and the communicator knows that. */
 static bool is_over(const struct chain *chain)
 {
-	return !chain->relay.entries && !chain->collective.runner.busy &&
-	       !chain->comm.pump.in_flight;
+	return !chain->to.lanes[0].relay->entries && !chain->collective.runner.busy &&
+	       !chain->comm.pump.in_flight && STAILQ_EMPTY(&chain->collective.joint.work.open);
 }
 
 static bool fails_so(uint32_t first, const int *status, int error, uint32_t blamed)
@@ -90,10 +131,11 @@ static bool fails_so(uint32_t first, const int *status, int error, uint32_t blam
 	right = is_over(&chain) && chain.comm.error == error && chain.comm.blamed == blamed;
 	if (!right)
 		ksft_print_msg("%u of the chain, %u of the collective, %d of the communicator are on their way; error %d, rank %d\n",
-			       chain.relay.entries, chain.collective.runner.busy,
+			       chain.to.lanes[0].relay->entries, chain.collective.runner.busy,
 			       (int)chain.comm.pump.in_flight, chain.comm.error, (int)chain.comm.blamed);
 	towi_pump_unlock(&chain.comm.pump);
 	ring_free(chain.comm.pump.queue);
+	free(chain.to.lanes[0].relay);
 	return right;
 }
 
@@ -105,9 +147,10 @@ static bool succeeds(void)
 	begin(&chain);
 	ring_complete(chain.comm.pump.queue, chain.data[STEPS - 1], 0);
 	towi_pump_look(&chain.comm.pump);
-	right = is_over(&chain) && !chain.comm.error && chain.collective.forwarded == MESSAGES;
+	right = is_over(&chain) && !chain.comm.error && chain.collective.stats.forwarded == MESSAGES;
 	towi_pump_unlock(&chain.comm.pump);
 	ring_free(chain.comm.pump.queue);
+	free(chain.to.lanes[0].relay);
 	return right;
 }
 

@@ -72,6 +72,7 @@ struct message {
 	struct element *slot;
 	struct element *direct;		/* where it lands instead; or NULL */
 	uint64_t count, round;
+	bool stored;
 };
 
 /* From one rank to another; its messages are numbered. */
@@ -265,19 +266,20 @@ static bool grants(struct play *play, uint32_t rank)
 	struct towi_step *step = &player->grants.step;
 	struct message *message;
 	struct pair *pair;
-	bool direct;
+	bool stored;
 
 	if (!player->grants.more)
 		return false;
 	pair = &play->pairs[step->peer][rank];
-	direct = play->direct && step->to == TOWI_OUT && step->right == TOWI_NOWHERE;
+	stored = step->to == TOWI_OUT && step->right == TOWI_NOWHERE;
 	if (pair->granted - pair->done >= play->slots)
 		return false;
 	expect(play, step->after <= step->round, "a write waits for a later round");
 	message = &pair->messages[pair->granted++ % play->slots];
 	message->count = step->count;
 	message->round = step->round;
-	message->direct = direct ? place(play, rank, TOWI_OUT, step) : NULL;
+	message->stored = stored;
+	message->direct = play->direct && stored ? place(play, rank, TOWI_OUT, step) : NULL;
 	advance_grants(&player->grants);
 	return true;
 }
@@ -297,8 +299,8 @@ static bool posts(struct play *play, uint32_t rank)
 	if (pair->posted == pair->granted)
 		return false;
 	message = &pair->messages[pair->posted % play->slots];
-	expect(play, message->count == step->count && message->round == step->round,
-	       "a send and its receive differ");
+	expect(play, message->count == step->count && message->round == step->round &&
+	       message->stored == step->stored, "a send and its receive differ");
 	expect(play, step->what == TOWI_STEP_SEND && step->peer != rank, "a send is no send");
 	expect(play, step->after <= step->round, "a send waits for a later round");
 	open = &player->open[player->opened++];

@@ -25,14 +25,14 @@
  * Several collectives may be on their way at once, started in any order.  What a rank gets is
  * the same, bit for bit, as what all others get, and from run to run: each element is computed by
  * one rank, in an order that depends on nothing but the algorithm, the number of ranks and of
- * elements, and, of calls, on which ranks are on one node.  tow_work_info() and
+ * elements, and on which ranks are on one node.  tow_work_info() and
  * tow_collective_stats() tell the algorithm; who asks for one has it fixed.
  *
  * When a rank's process dies, its node does, or it comes too late, all others are told which rank
  * that was, and the communicator has failed: see tow_collective_wait().
  *
- * Calls and works may be used by any number of threads at once, a communicator's collectives by one
- * at a time, and not while others are in its functions.  In a child that was forked all functions
+ * Calls and works may be used by any number of threads at once, and so may a communicator's
+ * collectives, but each of them by one at a time.  In a child that was forked all functions
  * return -EPERM, and no other rank hears of what it destroys.
  */
 #ifndef TOW_COLLECTIVE_H
@@ -207,18 +207,17 @@ enum tow_reduction {
 };
 
 /**
- * enum tow_algorithm - how an AllReduce is done
+ * enum tow_algorithm - how ranks do something together
  * @TOW_ALGORITHM_ANY: as suits its size and the number of ranks
  * @TOW_ALGORITHM_RING: each rank sends to the next one only: reduce-scatter and all-gather, in
  *	2 (P - 1) steps of 1/P of the bytes, in pieces that overlap ("Bringing HPC Techniques to
  *	Deep Learning", Baidu 2017)
- * @TOW_ALGORITHM_DIRECT: rank R reduces 1/P of the elements, which all others write to it, and
+ * @TOW_ALGORITHM_DIRECT: all to all.  Of an AllReduce rank R reduces 1/P of the elements, which all others write to it, and
  *	writes what comes out to all others: two steps ("MiMatrix", 2018)
+ * @TOW_ALGORITHM_TREE: by a binomial tree of the ranks, whole arrays
  *
- * @TOW_ALGORITHM_TREE: by a binomial tree of the ranks, whole arrays; of calls only
- *
- * Collectives other than AllReduce go by the ring.  Calls: AllReduce by any; reduce-scatter and
- * all-gather by the ring or directly; a broadcast by the ring or the tree; a reduction by the tree.
+ * An AllReduce goes by any; reduce-scatter and all-gather by the ring or directly; a broadcast by the
+ * ring or the tree; a reduction by the tree; a barrier has none.
  */
 enum tow_algorithm {
 	TOW_ALGORITHM_ANY	= 0,
@@ -234,7 +233,7 @@ struct tow_collective;
  * @size: sizeof(struct tow_collective_attr), as the caller was compiled
  * @kind: enum tow_collective_kind
  * @reduction: enum tow_reduction; 0 where nothing is reduced
- * @algorithm: enum tow_algorithm; 0 where nothing is reduced to all
+ * @algorithm: enum tow_algorithm; 0 for barriers
  * @dtype: what an element is: of those with one lane float32, float64, float16, bfloat16, int64,
  *	int32, int8, uint8 and bool of 8 bits where something is reduced, else any of whole bytes;
  *	{0} for barriers
@@ -272,13 +271,16 @@ struct tow_collective_attr {
  * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
  *
  * Return: 0; -EINVAL: an argument but @blamed is NULL, or @attr is not as above; -E2BIG: it asks
- * for what this library does not know; -EOPNOTSUPP: elements cannot be reduced that way, or an
- * array is in another device's memory, where this library neither adds nor copies;
- * -EOVERFLOW: there are too many; -EBUSY: a collective of @comm has not ended; -EMLINK: @comm has
+ * for what this library does not know; -EOPNOTSUPP: elements cannot be reduced that way, the kind
+ * does not go by that algorithm, or an array is in another device's memory, where this library neither
+ * adds nor copies; -EOVERFLOW: there are too many; -EBUSY: calls are collected (tow_calls_begin());
+ * -EMLINK: @comm has
  * TOW_COLLECTIVES_MAX of them; -ENOSPC: the pool has no room; -EPROTO: @blamed asks for something else;
  * -ECANCELED: @blamed could not, for a reason of its own; what tow_comm_create() returns.  After
  * what is refused (-EINVAL, -E2BIG, -EOPNOTSUPP, -EOVERFLOW, -EBUSY) other ranks wait until it is
  * made rightly; after another error no rank has it.
+ *
+ * In its turn among @comm's calls: it waits for all ranks, and what is on its way goes on meanwhile.
  */
 int tow_collective_create(struct tow_comm *comm, const struct tow_collective_attr *attr,
 			  struct tow_collective **collective, uint32_t *blamed);
