@@ -273,7 +273,7 @@ struct towi_post {
 	uint32_t said_count;		/* so many, and does not want them so far */
 	struct towi_letters called;	/* small, that the other end wants */
 	struct towi_letters coming;	/* to this rank, by credits */
-	uint64_t made;			/* to the other end, ever, */
+	uint64_t told_count;		/* to the other end, ever, */
 	uint64_t heard_count;		/* and from it */
 	uint32_t kept_count;		/* that it has told of, and nobody has wanted so far */
 	/* Of small ones, with what each is counted more: */

@@ -327,7 +327,7 @@ static int new_collective(struct tow_comm *comm, const struct tow_collective_att
 	struct tow_collective *collective;
 	int ret;
 
-	collective = calloc(1, sizeof(*collective) + comm->ranks * sizeof(collective->path[0]));
+	collective = calloc(1, sizeof(*collective) + comm->ranks * sizeof(struct towi_path *));
 	if (!collective)
 		return -ENOMEM;
 	collective->attr = *attr;

@@ -412,8 +412,11 @@ static bool say_some(struct towi_pair *pair)
 	while ((letter = TAILQ_FIRST(&pair->post.called)) && send(pair, letter))
 		any = true;
 	while ((letter = TAILQ_FIRST(&pair->post.to_say)) && !pair->comm->error) {
+		/* Until now it could be withdrawn; and numbers are said without gaps. */
+		letter->number = pair->post.told_count;
 		if (!send_unasked(pair, letter) && !say(pair, letter))
 			break;
+		pair->post.told_count++;
 		any = true;
 	}
 	return any;
@@ -709,7 +712,6 @@ static void begin_send(struct towi_letter *letter)
 	struct came *came;
 
 	if (letter->rank != comm->rank) {
-		letter->number = letter->pair->post.made++;
 		put_in(letter, &letter->pair->post.to_say);
 		return;
 	}
