@@ -10,11 +10,16 @@
 
 /* ---- what is gone by --------------------------------------------------------------------- */
 
+/* Of what is sent once all to all is no more than by the ring, and two or more at once. */
+#define ONCE_RANKS	16U
+/* A broadcast's pieces follow each other by the ring; by the tree whoever has several children waits. */
+#define SENT_OF_TREE	4U
+
 static const struct towi_choices defaults = {
 	.direct_bytes = 256U << 10,
-	.tree_bytes = 64U << 10,
+	.tree_bytes = 128U << 10,
 	.piece_bytes_min = 32U << 10,
-	.direct_ranks = 16,
+	.direct_ranks = 4,
 	.pieces = 8,
 	/* What an all-gather sends needs no time. */
 	.window = 4,
@@ -68,7 +73,7 @@ static enum towi_plan_way choose_way(const struct towi_joint *joint, uint32_t ki
 {
 	const struct towi_choices *choices = &joint->work.comm->choices;
 	uint64_t bytes = joint->plan.count * joint->element;
-	bool few = joint->plan.ranks <= choices->direct_ranks;
+	uint32_t ranks = joint->plan.ranks;
 
 	switch (kind) {
 	case TOW_BARRIER:
@@ -76,13 +81,15 @@ static enum towi_plan_way choose_way(const struct towi_joint *joint, uint32_t ki
 	case TOWI_REDUCE:
 		return TOWI_PLAN_TREE;
 	case TOW_BROADCAST:
-		return bytes <= choices->tree_bytes ? TOWI_PLAN_TREE : TOWI_PLAN_RING;
+		return bytes <= choices->tree_bytes / SENT_OF_TREE ? TOWI_PLAN_TREE :
+								     TOWI_PLAN_RING;
 	case TOW_ALLREDUCE:
-		if (!few && bytes <= choices->tree_bytes)
-			return TOWI_PLAN_TREE;
-		/* fallthrough */
+		if (ranks <= choices->direct_ranks && bytes <= choices->direct_bytes)
+			return TOWI_PLAN_DIRECT;
+		return bytes <= choices->tree_bytes ? TOWI_PLAN_TREE : TOWI_PLAN_RING;
 	default:
-		return few && bytes <= choices->direct_bytes ? TOWI_PLAN_DIRECT : TOWI_PLAN_RING;
+		return ranks <= ONCE_RANKS && bytes <= choices->direct_bytes ? TOWI_PLAN_DIRECT :
+									       TOWI_PLAN_RING;
 	}
 }
 

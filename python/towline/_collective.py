@@ -76,8 +76,8 @@ class Comm(Object):
     timeout: how long a collective may take before somebody is blamed, in seconds; None: for ever.
     direct_ranks, direct_bytes, tree_bytes: rank 0's say how calls of algorithm "any" are done, those
         of other ranks do not: by up to so many ranks "direct", of up to so many bytes; else
-        broadcasts and AllReduces of up to so many by the "tree"; and what is left by the "ring".
-        0: 16, 256 KiB, 64 KiB.
+        AllReduces of up to so many, and broadcasts of a quarter, by the "tree"; and what is left
+        by the "ring".  0: 4, 256 KiB, 128 KiB.
 
     All ranks make it.  There are two ways to use it, and both may be used:
 

@@ -28,7 +28,8 @@ static const struct table tables[] = {
 	{ 1, 0, 1, { RING, RING }, { RING, RING } },
 	{ RANKS - 1, HUGE_BYTES, HUGE_BYTES, { TREE, TREE }, { TREE, TREE } },
 	{ RANKS, HUGE_BYTES, 0, { DIRECT, DIRECT }, { TREE, RING } },
-	{ 0, 4ULL * 1003 - 1, 4ULL * 1003, { RING, RING }, { TREE, RING } },
+	{ 0, 4ULL * 1003 - 1, 4ULL * 1003, { TREE, RING }, { RING, RING } },
+	{ 0, 4ULL * 1003 - 1, 16ULL * 1003, { TREE, RING }, { TREE, RING } },
 };
 
 static struct tow_comm_attr attr_of_table(const struct table *table)

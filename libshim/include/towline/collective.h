@@ -72,11 +72,11 @@ enum tow_comm_flag {
  * @entries: of its queue, at least 16; 0: 256
  * @spin_us: how long to look for what comes before sleeping, in microseconds; 0: 20
  * @flags: bits of enum tow_comm_flag
- * @direct_ranks: calls of up to so many ranks that reduce to all or gather, and do not say how, are
- *	done directly; 0: 16
+ * @direct_ranks: an AllReduce of up to so many ranks that does not say how is done directly; 0: 4.  A
+ *	reduce-scatter and an all-gather are by up to 16
  * @direct_bytes: if all there is to it is up to so many bytes; 0: 256 KiB
- * @tree_bytes: broadcasts of up to so many bytes go by the tree, and so do AllReduces of more ranks
- *	than @direct_ranks; 0: 64 KiB
+ * @tree_bytes: any other AllReduce of up to so many bytes goes by the tree, and a broadcast of up to a
+ *	quarter of that; 0: 128 KiB
  *
  * Of the last three those of rank 0 count, and those of others do not: all ranks do a call alike, and
  * get the same bits, whatever the others say.  What they do not name goes by the ring, but for
