@@ -3,14 +3,16 @@
  * What the ranks of a job do together to arrays of float32; what is reduced is added:
  *
  *	allreduce -r RANK [-p RANKS] [-a ROOT] [-o WHAT] [-c] [-m] [-k any|ring|direct|tree]
- *		[-s BYTES] [-n CALLS] [-b PIECE] [-w]
+ *		[-s BYTES] [-n CALLS] [-b PIECE] [-w] [-x WORK]
  *
  * Each rank is a process; ROOT is the address of rank 0's node.  WHAT is allreduce (in place),
  * reduce_scatter, allgather, broadcast, barrier or reduce, or create: a communicator of the group,
  * that is made CALLS times.  BYTES are the larger array's of a rank.  -c: calls, as
  * tow_allreduce(); else a collective that is made once.  Who is the root of a call takes turns.
  * -m: in memory of the process's own, not the arena's.  -b: bytes that are sent at once, as of
- * struct tow_collective_attr.  -w: pieces are as large as shards, so nothing overlaps.
+ * struct tow_collective_attr.  -w: pieces are as large as shards, so nothing overlaps.  -x: an
+ * AllReduce begins, the rank does so much work (sample.h) while the communicator's thread goes on
+ * with it, and then waits for it.
  *
  * Rank 0 prints first_us, of the very first call, and what report() has of those after it: where
  * roots take turns, of those after each was one once.  sent_bytes is of a call, by rank 0.
@@ -35,6 +37,7 @@ struct job {
 	struct tow_world world;
 	struct tow_collective_attr attr;	/* .count is that of the larger array at first */
 	unsigned long calls;
+	unsigned long work;
 	bool by_calls, plain, whole;
 	struct tow_group *group;
 	struct tow_arena *arena;
@@ -115,6 +118,21 @@ static int call(struct job *job, uint32_t root)
 	}
 }
 
+static int begin_and_work(struct job *job)
+{
+	const struct tow_collective_attr *attr = &job->attr;
+	struct tow_work *work;
+	int ret = tow_allreduce(job->comm, NULL, attr->out, attr->count, attr->dtype, TOW_SUM, NULL,
+				&work);
+
+	if (ret)
+		return ret;
+	do_work(job->work);
+	ret = tow_work_wait(work, TOW_WAIT_FOREVER, NULL);
+	tow_work_free(work);
+	return ret;
+}
+
 static int start_and_wait(struct job *job)
 {
 	int ret = tow_collective_start(job->collective);
@@ -128,8 +146,11 @@ static double once(struct job *job, unsigned long number)
 
 	if (job->attr.kind == CREATE)
 		return create(job);
-	must("it", job->by_calls ? call(job, (uint32_t)(number % job->world.world_size)) :
-				   start_and_wait(job));
+	if (job->work)
+		must("it", begin_and_work(job));
+	else
+		must("it", job->by_calls ? call(job, (uint32_t)(number % job->world.world_size)) :
+					   start_and_wait(job));
 	return now_us() - begin;
 }
 
@@ -205,12 +226,15 @@ static void make_arrays(struct job *job)
 
 static void make(struct job *job)
 {
-	must("connecting", tow_comm_create(job->group, job->arena, NULL, &job->comm, NULL));
+	const struct tow_comm_attr attr = { .size = sizeof(attr),
+					    .flags = job->work ? TOW_COMM_THREAD : 0 };
+
+	must("connecting", tow_comm_create(job->group, job->arena, &attr, &job->comm, NULL));
 	if (job->attr.kind != TOW_BARRIER)
 		make_arrays(job);
 	else
 		job->attr.dtype = (struct tow_dtype){ 0 };
-	if (job->by_calls)
+	if (job->by_calls || job->work)
 		return;
 	must("preparing", tow_collective_create(job->comm, &job->attr, &job->collective, NULL));
 }
@@ -234,7 +258,7 @@ static bool parse(int argc, char **argv, struct job *job)
 					     "broadcast", "barrier", "reduce", "create", NULL };
 	int option;
 
-	while ((option = getopt(argc, argv, "r:p:a:o:cmk:s:n:b:w")) != -1) {
+	while ((option = getopt(argc, argv, "r:p:a:o:cmk:s:n:b:wx:")) != -1) {
 		switch (option) {
 		case 'r': job->world.rank = (uint32_t)strtoul(optarg, NULL, 10); break;
 		case 'p': job->world.world_size = (uint32_t)strtoul(optarg, NULL, 10); break;
@@ -247,6 +271,7 @@ static bool parse(int argc, char **argv, struct job *job)
 		case 'n': job->calls = strtoul(optarg, NULL, 10); break;
 		case 'b': job->attr.piece_bytes = strtoull(optarg, NULL, 10); break;
 		case 'w': job->whole = true; break;
+		case 'x': job->work = strtoul(optarg, NULL, 10); break;
 		default: return false;
 		}
 	}

@@ -6,6 +6,10 @@
  *
  *	gloo_allreduce -r RANK [-p RANKS] -a ADDRESS:PORT [-t ibverbs|tcp] [-d DEVICE]
  *		[-g GID_INDEX] [-o OWN_ADDRESS] [-k ring|direct|call|create] [-s BYTES] [-n CALLS]
+ *		[-x WORK]
+ *
+ * -x: an algorithm is run by another thread while the rank does so much work (sample.h), and then waits
+ * for it, as torch does.
  *
  * Rank 0 listens at ADDRESS:PORT, by which all learn where the others are.  It prints the same
  * as there, but for sent_bytes.
@@ -27,6 +31,7 @@
 
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -175,7 +180,7 @@ struct Options {
 	int rank = 0, ranks = 2;
 	std::string address, port, transport = "ibverbs", device = "rxe0", own, algorithm = "ring";
 	int gid = 1;
-	unsigned long bytes = 4096, calls = 100;
+	unsigned long bytes = 4096, calls = 100, work = 0;
 };
 
 std::shared_ptr<Device> make_device(const Options &options)
@@ -269,14 +274,23 @@ double timed(const std::function<void()> &what)
 	else
 		algorithm = std::make_unique<gloo::AllreduceHalvingDoubling<float>>(context,
 										    arrays, count);
-	measure(options, [&] { return timed([&] { algorithm->run(); }); });
+	measure(options, [&] {
+		return timed([&] {
+			if (!options.work)
+				return algorithm->run();
+			auto running = std::async(std::launch::async, [&] { algorithm->run(); });
+
+			do_work(options.work);
+			running.get();
+		});
+	});
 }
 
 bool parse(int argc, char **argv, Options &options)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "r:p:a:t:d:g:o:k:s:n:")) != -1) {
+	while ((option = getopt(argc, argv, "r:p:a:t:d:g:o:k:s:n:x:")) != -1) {
 		std::string value = optarg ? optarg : "";
 
 		switch (option) {
@@ -293,6 +307,7 @@ bool parse(int argc, char **argv, Options &options)
 		case 'k': options.algorithm = value; break;
 		case 's': options.bytes = strtoul(optarg, nullptr, 10); break;
 		case 'n': options.calls = strtoul(optarg, nullptr, 10); break;
+		case 'x': options.work = strtoul(optarg, nullptr, 10); break;
 		default: return false;
 		}
 	}

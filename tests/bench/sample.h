@@ -6,6 +6,7 @@
 #ifndef TOW_SAMPLE_H
 #define TOW_SAMPLE_H
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -35,6 +36,18 @@ static inline void report(double *sample, unsigned long count)
 	qsort(sample, count, sizeof(*sample), by_value);
 	printf("median_us %.2f p99_us %.2f mean_us %.2f\n", sample[count / 2],
 	       sample[count * 99 / 100], sum / (double)count);
+}
+
+/* So many multiplications, one after the other, of which nobody wants to know what comes out. */
+static inline void do_work(unsigned long count)
+{
+	volatile uint64_t end;
+	uint64_t value = 1;
+
+	while (count--)
+		value = value * 6364136223846793005ULL + 1442695040888963407ULL;
+	end = value;
+	(void)end;
 }
 
 #endif /* TOW_SAMPLE_H */
