@@ -574,7 +574,7 @@ uint64_t towi_calls_ended(const struct tow_comm *comm);
 
 /* ---- plan.c: how a call is done ---- */
 
-/* What a rank would go by; @attr says more about it for communicators of which it is rank 0. */
+/* What a rank would go by. */
 struct towi_choices towi_choices_of(const struct tow_comm_attr *attr);
 /* Can they be gone by?  They came from another rank. */
 bool towi_choices_good(const struct towi_choices *choices);
@@ -584,7 +584,7 @@ uint32_t towi_plan_pieces(const struct towi_joint *joint);
 
 /* Its type is known: all else that the plan is made of is filled in. */
 void towi_plan_call(struct towi_joint *joint, const struct tow_collective_attr *attr);
-/* What has become of it. */
+/* How it was done. */
 void towi_plan_tell(const struct tow_work *work, struct tow_work_info *info);
 
 /* ---- letter.c: from one rank to one other ---- */

@@ -78,9 +78,8 @@ enum tow_comm_flag {
  * @tree_bytes: any other AllReduce of up to so many bytes goes by the tree, and a broadcast of up to a
  *	quarter of that; 0: 128 KiB
  *
- * Of the last three those of rank 0 count, and those of others do not: all ranks do a call alike, and
- * get the same bits, whatever the others say.  What they do not name goes by the ring, but for
- * reductions to one rank and barriers, which have one way only.
+ * The last three are of calls that do not say how they are done; what is left goes by the ring.  Those
+ * of rank 0 count, and those of others do not: all ranks do a call alike.
  *
  * Without TOW_COMM_THREAD calls go on in the library's functions only, of any thread: also when this
  * rank has ended its own, others may wait for what it passes on.  Later versions of the library
@@ -110,9 +109,9 @@ struct tow_comm_attr {
  *
  * Return: 0; -EINVAL: @group, @arena or @comm is NULL, or @attr is not as above; -E2BIG: @attr
  * asks for what this library does not know; -ENOSPC: the group has more ranks than
- * TOW_COMM_RANKS_MAX, or the pool has no room; -EPROTO: @blamed is of another version,
- * or says what makes no sense; -ECANCELED: @blamed could not; what tow_group_gather(), tow_group_peer(), tow_queue_create(),
- * tow_arena_alloc(), tow_export() and tow_resolve() return.
+ * TOW_COMM_RANKS_MAX, or the pool has no room; -EPROTO: @blamed is of another version, or
+ * is rank 0 and says what makes no sense; -ECANCELED: @blamed could not; what tow_group_gather(),
+ * tow_group_peer(), tow_queue_create(), tow_arena_alloc(), tow_export() and tow_resolve() return.
  */
 int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 		    const struct tow_comm_attr *attr, struct tow_comm **comm, uint32_t *blamed);
