@@ -95,7 +95,9 @@ def _own(test):
              if name in said or name == "around"}
     trained = TOP.glob("Documentation/examples/training/*.py") \
         if "examples/training" in said else ()
-    found = _of(*(files | scripts | named), *trained)
+    # A document whose examples are run.
+    read = {TOP / "Documentation/tutorial.md"} if TOP / "tests/lab/mpirun" in files else ()
+    found = _of(*(files | scripts | named), *trained, *read)
     if scripts or any(b"libtowline.so" in path.read_bytes()
                       for path in files | named):
         found += _library()
