@@ -11,6 +11,7 @@ moment, and no program has to be started for each of them.
 """
 
 import concurrent.futures
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -129,6 +130,17 @@ class Actor:
                               stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT)
         return [done.returncode, done.stdout.decode(errors="replace")]
+
+    def signal_rank(self, name, rank, number=signal.SIGKILL):
+        """A rank of that program gets a signal."""
+        for folder in glob.glob("/proc/[0-9]*"):
+            # What has ended meanwhile is not it.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), \
+                    open(folder + "/comm", encoding="utf-8") as comm, \
+                    open(folder + "/environ", "rb") as environ:
+                if comm.read() == name + "\n" and \
+                        f"TOW_RANK={rank}".encode() in environ.read().split(b"\0"):
+                    os.kill(int(os.path.basename(folder)), number)
 
     # ---- a client ----
 
