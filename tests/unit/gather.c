@@ -3,27 +3,22 @@
  * Whoever has no memory tells the others, who wait for it: each of the calls that all ranks make takes
  * part in the first exchange at least, whichever allocation fails.
  */
-/* build: link -Wl,--wrap=calloc -Wl,--wrap=tow_device_query -Wl,--wrap=tow_export -Wl,--wrap=tow_queue_enter */
+/* build: link -Wl,--wrap=calloc -Wl,--wrap=tow_device_query -Wl,--wrap=tow_export */
 #include <errno.h>
 #include <string.h>
 
 #include <kselftest.h>
+#include <towline/collective.h>
 #include <towline/feed.h>
 #include <towline/server.h>
 
-#include "../collective/inside.h"
-#include "tow_ring.h"
+#include "../bootstrap/inside.h"
 #include "tow_source.h"
 
 #define RANKS		2U
 #define OWN		1U
 /* More than any of these calls allocates before it needs the kernel. */
 #define ALLOCATIONS	12U
-
-static void ring_turn(struct tow_queue *queue)
-{
-	(void)queue;
-}
 
 /* ---- the world ---------------------------------------------------------------- */
 
@@ -51,9 +46,6 @@ int __wrap_tow_device_query(const struct tow_device *dev, struct tow_device_attr
 	return 0;
 }
 
-/* The board's goes well, and no other one. */
-static bool exports;
-
 int __wrap_tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,
 		      const char *name, uint32_t rights, struct tow_exported **exported);
 
@@ -66,7 +58,7 @@ int __wrap_tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes
 	(void)name;
 	(void)rights;
 	*exported = NULL;
-	return exports ? 0 : -EDQUOT;
+	return -EDQUOT;
 }
 
 static uint32_t gathers;
@@ -156,47 +148,6 @@ static int make_feed(void)
 	return tow_feed_create(group, arena, &attr, &made, NULL);
 }
 
-static struct tow_comm comm;
-static struct towi_member members[RANKS];
-static uint64_t numbers[RANKS];
-/* Others' boards, which nobody looks at. */
-static uint64_t boards[RANKS];
-
-static int make_collective(void)
-{
-	static float data[4];
-	/* What it makes first is an export. */
-	const struct tow_collective_attr attr = { .size = sizeof(attr), .dtype = type.dtype,
-						  .algorithm = TOW_ALGORITHM_RING, .count = 4,
-						  .out = data };
-	struct tow_collective *made = NULL;
-
-	return tow_collective_create(&comm, &attr, &made, NULL);
-}
-
-static void begin_comm(void)
-{
-	static const struct towi_runner_ops nothing;
-
-	comm = (struct tow_comm){ .group = group, .arena = arena, .rank = OWN, .ranks = RANKS,
-				  .members = members, .numbers = numbers, .pump.wake_fd = -1 };
-	for (uint32_t rank = 0; rank < RANKS; rank++)
-		members[rank].board = (struct tow_remote *)&boards[rank];
-	towi_pump_init(&comm.pump, ring_make(16), 0, 0);
-	comm.runner.ops = &nothing;
-	towi_pump_join(&comm.pump, &comm.runner);
-	exports = true;
-	if (towi_board_make(&comm))
-		ksft_exit_fail_msg("no board\n");
-	exports = false;
-}
-
-static void end_comm(void)
-{
-	towi_board_free(&comm);
-	ring_free(comm.pump.queue);
-}
-
 /* Whichever allocation fails: it is told. */
 static bool is_told(int (*make)(void))
 {
@@ -216,47 +167,18 @@ static bool is_told(int (*make)(void))
 	return good;
 }
 
-/* All number collectives alike. */
-static bool is_counted(void)
-{
-	uint64_t before = comm.made;
-
-	fails = 1;
-	make_collective();
-	fails = 0;
-	return comm.made == before + 1;
-}
-
-/* There are as many as there can be: that is said, and not that the pool is empty. */
-static bool is_full(void)
-{
-	int ret;
-
-	memset(comm.used, 0xff, sizeof(comm.used));
-	ret = make_collective();
-	memset(comm.used, 0, sizeof(comm.used));
-	if (ret != -EMLINK)
-		ksft_print_msg("%d: %s\n", ret, tow_strerror(ret));
-	return ret == -EMLINK && strstr(tow_strerror(ret), "collectives");
-}
-
 int main(void)
 {
 	struct source source = { 0 };
 
 	ksft_print_header();
-	ksft_set_plan(7);
+	ksft_set_plan(4);
 	arena = source_arena(&source, NULL);
 	make_group();
 	ksft_test_result(is_bounded(), "what another rank cannot come for\n");
 	ksft_test_result(is_told(make_comm), "a communicator\n");
 	ksft_test_result(is_told(make_ps), "parameters\n");
 	ksft_test_result(is_told(make_feed), "a feed\n");
-	begin_comm();
-	ksft_test_result(is_told(make_collective), "a collective\n");
-	ksft_test_result(is_counted(), "one that could not be made has a number\n");
-	ksft_test_result(is_full(), "there is no place for another one\n");
-	end_comm();
 	tow_group_destroy(group);
 	tow_arena_destroy(arena);
 	ksft_finished();
