@@ -442,13 +442,18 @@ struct towi_sent *towi_sent_take(struct tow_work *work);
 /* The first credit is used for that; NULL: for nothing.  False: not now. */
 bool towi_track_answer(struct towi_track *track, const struct towi_answer *answer);
 
-/* ---- call.c: what a work does ---- */
+/* ---- steps.c, call.c: what a work does ---- */
 
 struct towi_cursor {
 	struct towi_schedule schedule;
 	struct towi_step step;
 	bool more;
 };
+
+static inline void towi_cursor_advance(struct towi_cursor *cursor)
+{
+	cursor->more = towi_schedule_next(&cursor->schedule, &cursor->step);
+}
 
 struct towi_joint {
 	struct tow_work work;		/* first */
@@ -527,6 +532,22 @@ extern const struct towi_work_ops towi_call_ops;
 uint32_t towi_call_waits_for(const struct tow_work *work);
 void towi_call_gone(struct tow_work *work, uint32_t rank);
 void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t calls);
+
+static inline uint64_t towi_step_bytes(const struct towi_joint *joint, const struct towi_step *step)
+{
+	return step->count * joint->element;
+}
+
+/* Does its message travel in records? */
+static inline bool towi_step_is_small(const struct towi_joint *joint, const struct towi_step *step)
+{
+	return !joint->all_large &&
+	       towi_step_bytes(joint, step) <= joint->work.comm->calls->eager_bytes;
+}
+
+/* From the beginning of its plan; and what can be done now: true: something was. */
+void towi_joint_begin(struct towi_joint *joint);
+bool towi_joint_go_on(struct towi_joint *joint);
 
 /* Where an operand of a step is that is an array. */
 struct towi_span {

@@ -205,7 +205,7 @@ static bool last_missing(const struct tow_collective *collective, struct towi_pa
 	STAILQ_FOREACH(each, &collective->paths, next)
 		each->ahead = each->come.messages;
 	for (; more && cursor.more && cursor.step.what == TOWI_STEP_RECEIVE;
-	     cursor.more = towi_schedule_next(&cursor.schedule, &cursor.step)) {
+	     towi_cursor_advance(&cursor)) {
 		each = collective->path[cursor.step.peer];
 		number = each->ahead++;
 		if (!has_come(each, number)) {

@@ -99,17 +99,12 @@ struct ahead {
 	uint64_t come, go;		/* messages of theirs */
 };
 
-static void advance(struct towi_cursor *cursor)
-{
-	cursor->more = towi_schedule_next(&cursor->schedule, &cursor->step);
-}
-
 /* Will what the next send reads come from one rank, and is it only stored? */
 static bool will_come(const struct tow_collective *collective, struct ahead *ahead)
 {
 	const struct towi_step *send = &ahead->sends.step, *write = &ahead->writes.step;
 
-	for (; ahead->writes.more; advance(&ahead->writes), ahead->come++) {
+	for (; ahead->writes.more; towi_cursor_advance(&ahead->writes), ahead->come++) {
 		if (write->what != TOWI_STEP_RECEIVE || !towi_is_stored(write) ||
 		    collective->path[write->peer] != ahead->from)
 			return false;
@@ -164,7 +159,7 @@ static uint32_t count_next(const struct tow_collective *collective, uint32_t roo
 	uint32_t count = 0;
 
 	while (count < room && ahead.to && is_next(collective, &ahead) && may_have_chain(&ahead)) {
-		advance(&ahead.sends);
+		towi_cursor_advance(&ahead.sends);
 		ahead.go++;
 		count++;
 	}
@@ -209,7 +204,7 @@ static void add_chain(const struct tow_collective *collective, uint32_t count, u
 	for (i = 0; i < count && is_next(collective, &ahead); i++) {
 		if (i % lanes == offset)
 			add(&ahead, i + lanes >= count);
-		advance(&ahead.sends);
+		towi_cursor_advance(&ahead.sends);
 		ahead.go++;
 	}
 }
@@ -221,7 +216,7 @@ static void pass_over(struct tow_collective *collective, uint32_t count)
 
 	for (; count; count--) {
 		towi_progressed(&path->gone, 0, true);
-		advance(&joint->sends);
+		towi_cursor_advance(&joint->sends);
 	}
 }
 
