@@ -137,7 +137,7 @@ void towi_works_leave(struct tow_comm *comm);
 int towi_comm_drive(struct tow_comm *comm);
 void towi_comm_drive_end(struct tow_comm *comm);
 
-/* ---- pair.c: this rank and another one ---- */
+/* ---- pair.c, record.c: this rank and another one ---- */
 
 /* What a record is about: its tag. */
 enum towi_tag {
@@ -355,6 +355,9 @@ bool towi_pair_send(struct towi_pair *pair, const struct towi_part *head, const 
 bool towi_pair_send_letter(struct towi_pair *pair, const struct towi_letter_head *head,
 			   const char *data);
 
+/* What it has can be written to; if not, it is looked for. */
+bool towi_pair_found(struct towi_pair *pair);
+
 /* Something sent there has failed; or something there was not found. */
 void towi_pair_failed(struct towi_pair *pair, int status);
 void towi_pair_not_found(struct towi_pair *pair, int status);
@@ -511,6 +514,12 @@ struct towi_calls {
 	uint64_t *waited_us;		/* by rank */
 	struct tow_comm_stats stats;
 };
+
+/* What a rank has for another one's records. */
+static inline uint64_t towi_inbox_bytes(const struct towi_calls *calls)
+{
+	return (towi_ring_bytes(calls->units) + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
+}
 
 /* What others find: 0 or a negative errno.  Without the lock; ended in any case. */
 int towi_calls_make(struct tow_comm *comm);
