@@ -5,8 +5,9 @@
  *
  * Processes are devices: of node_device[I], which are opened by node_begin(), with a few queues
  * each.  Entries of a queue take effect in the order of their channel, in node_turn(), which
- * whoever waits calls; of what is on its way a share goes on each time.  Channels have one queue
- * pair, or node.qps.  node_kill() ends a process, node_lose() the connection.
+ * whoever waits calls; of what is on its way a share goes on each time.  Of a chain (LINK) an entry
+ * begins when the one before it has succeeded.  Channels have one queue pair, or node.qps.
+ * node_kill() ends a process, node_lose() the connection.
  */
 #ifndef TOW_NODE_H
 #define TOW_NODE_H
@@ -56,6 +57,7 @@ struct node_object {
 
 struct node_entry {
 	struct node_entry *next;
+	struct node_entry *linked;	/* it is held back until this one has ended */
 	struct tow_sqe sqe;
 };
 
@@ -216,27 +218,55 @@ static inline void node_complete(struct node_queue *queue, const struct tow_sqe 
 	tow_store_release(&queue->ring->cq_tail, tail + 1);
 }
 
-/* Those of a queue that wait for it, if it is there; or have ended so. */
-static inline void node_wake_queue(struct node_queue *queue, uint64_t handle, int status)
+static inline void node_start(int index, struct node_queue *queue, struct node_entry *entry);
+
+/* An entry, which is in no list, has ended: what is linked to it begins, or never does. */
+static inline void node_over(int index, struct node_queue *queue, struct node_entry *entry,
+			     int status)
+{
+	struct node_entry *linked = entry->linked;
+
+	if (status || !(entry->sqe.flags & TOW_SQE_SILENT))
+		node_complete(queue, &entry->sqe, status);
+	free(entry);
+	if (!status && linked)
+		node_start(index, queue, linked);
+	for (; status && linked; linked = entry) {
+		entry = linked->linked;
+		node_complete(queue, &linked->sqe, -ECANCELED);
+		free(linked);
+	}
+}
+
+/* Of a queue, one that waits for it, if it is there, or the slot has ended so; or NULL. */
+static inline struct node_entry *node_take_woken(struct node_queue *queue, uint64_t handle,
+						 int status)
 {
 	struct node_entry **link = &queue->waits, *entry;
 
-	while ((entry = *link)) {
+	for (; (entry = *link); link = &entry->next) {
 		if (entry->sqe.region != handle ||
-		    (!status && node.objects[handle].count < entry->sqe.operand)) {
-			link = &entry->next;
+		    (!status && node.objects[handle].count < entry->sqe.operand))
 			continue;
-		}
 		*link = entry->next;
-		node_complete(queue, &entry->sqe, status);
-		free(entry);
+		return entry;
 	}
+	return NULL;
+}
+
+static inline void node_wake_queue(int index, struct node_queue *queue, uint64_t handle,
+				   int status)
+{
+	struct node_entry *entry;
+
+	while ((entry = node_take_woken(queue, handle, status)))
+		node_over(index, queue, entry, status);
 }
 
 static inline void node_wake(int index, uint64_t handle, int status)
 {
 	for (int i = 0; i < NODE_QUEUES; i++)
-		node_wake_queue(&node.processes[index].queues[i], handle, status);
+		node_wake_queue(index, &node.processes[index].queues[i], handle, status);
 }
 
 static inline void node_end_export(uint32_t handle)
@@ -310,7 +340,10 @@ static inline void node_forget_entries(struct node_entry *entry)
 
 	for (; entry; entry = next) {
 		next = entry->next;
-		free(entry);
+		for (struct node_entry *linked = entry; linked; linked = entry) {
+			entry = linked->linked;
+			free(linked);
+		}
 	}
 }
 
@@ -460,8 +493,7 @@ static inline void node_turn_way(int index, struct node_queue *queue, struct nod
 		way->first = entry->next;
 		if (!way->first)
 			way->last = &way->first;
-		node_complete(queue, &entry->sqe, node_carry_out(index, &entry->sqe));
-		free(entry);
+		node_over(index, queue, entry, node_carry_out(index, &entry->sqe));
 	}
 }
 
@@ -486,34 +518,52 @@ static inline void node_turn(void)
 	pthread_mutex_unlock(&node.lock);
 }
 
-/* What it has begun to wait for is there already, or is nothing. */
-static inline void node_take_wait(int index, struct node_queue *queue, struct node_entry *entry)
+/* It goes its way, or waits; what it is to wait for may be there already, or be nothing. */
+static inline void node_start(int index, struct node_queue *queue, struct node_entry *entry)
 {
-	entry->next = queue->waits;
-	queue->waits = entry;
-	node_wake_queue(queue, entry->sqe.region,
-			node_find(entry->sqe.region, NODE_EXPORT, index) ? 0 : -EBADF);
+	uint64_t slot = entry->sqe.region;
+	struct node_way *way;
+
+	if (entry->sqe.opcode == TOW_OP_WAIT) {
+		entry->next = queue->waits;
+		queue->waits = entry;
+		node_wake_queue(index, queue, slot,
+				node_find(slot, NODE_EXPORT, index) ? 0 : -EBADF);
+		return;
+	}
+	node.processes[index].notified += entry->sqe.opcode == TOW_OP_WRITE_NOTIFY;
+	way = &queue->ways[entry->sqe.channel % NODE_QPS];
+	*way->last = entry;
+	way->last = &entry->next;
 }
 
-static inline void node_take(int index, struct node_queue *queue, uint32_t count)
+/* The first entry of those that it takes, with all that is linked to it; NULL: there is none. */
+static inline struct node_entry *node_take_chain(struct node_queue *queue, uint32_t *count)
 {
-	for (; count && queue->ring->sq_head != tow_load_acquire(&queue->ring->sq_tail); count--) {
-		struct node_entry *entry = calloc(1, sizeof(*entry));
-		struct node_way *way;
+	struct node_entry *first = NULL, **link = &first, *entry;
+	bool more = true;
 
+	while (more && *count && queue->ring->sq_head != tow_load_acquire(&queue->ring->sq_tail)) {
+		entry = calloc(1, sizeof(*entry));
 		if (!entry)
 			ksft_exit_fail_perror("calloc");
 		entry->sqe = queue->sqes[queue->ring->sq_head & (queue->sq_entries - 1)];
 		tow_store_release(&queue->ring->sq_head, queue->ring->sq_head + 1);
-		if (entry->sqe.opcode == TOW_OP_WAIT) {
-			node_take_wait(index, queue, entry);
-			continue;
-		}
-		node.processes[index].notified += entry->sqe.opcode == TOW_OP_WRITE_NOTIFY;
-		way = &queue->ways[entry->sqe.channel % NODE_QPS];
-		*way->last = entry;
-		way->last = &entry->next;
+		*link = entry;
+		link = &entry->linked;
+		more = entry->sqe.flags & TOW_SQE_LINK;
+		--*count;
 	}
+	return first;
+}
+
+/* A chain ends with what one call is to take, too. */
+static inline void node_take(int index, struct node_queue *queue, uint32_t count)
+{
+	struct node_entry *first;
+
+	while ((first = node_take_chain(queue, &count)))
+		node_start(index, queue, first);
 }
 
 static inline int node_enter(int index, struct node_queue *queue, const struct tow_enter *enter)
@@ -792,11 +842,14 @@ static inline void node_forget(int index)
 	node.processes[index] = (struct node_process){ 0 };
 }
 
-static inline void node_end_entries(struct node_queue *queue, struct node_entry *first)
+static inline void node_end_entries(int index, struct node_queue *queue, struct node_entry *first)
 {
-	for (struct node_entry *entry = first; entry; entry = entry->next)
-		node_complete(queue, &entry->sqe, -ENODEV);
-	node_forget_entries(first);
+	struct node_entry *next;
+
+	for (; first; first = next) {
+		next = first->next;
+		node_over(index, queue, first, -ENODEV);
+	}
 }
 
 /* What it had begun has ended, one way or the other. */
@@ -810,8 +863,8 @@ static inline void node_end_queue(int index, struct node_queue *queue)
 				break;
 	}
 	for (int qp = 0; qp < NODE_QPS; qp++)
-		node_end_entries(queue, queue->ways[qp].first);
-	node_end_entries(queue, queue->waits);
+		node_end_entries(index, queue, queue->ways[qp].first);
+	node_end_entries(index, queue, queue->waits);
 	queue->waits = NULL;
 	node_begin_ways(queue);
 }
