@@ -4,10 +4,10 @@
  * <kselftest.h>, in one source file.
  *
  * Processes are devices: of node_device[I], which are opened by node_begin(), with a few queues
- * each.  Entries of a queue take effect in the order of their channel, in node_turn(), which
- * whoever waits calls; of what is on its way a share goes on each time.  Of a chain (LINK) an entry
- * begins when the one before it has succeeded.  Channels have one queue pair, or node.qps.
- * node_kill() ends a process, node_lose() the connection.
+ * each.  Entries of a queue take effect in the order of their channel, in node_turn(), which whoever
+ * waits calls, and who asks for events; of what is on its way a share goes on each time.  Of a
+ * chain (LINK) an entry begins when the one before it has succeeded.  Channels have one queue pair,
+ * or node.qps.  node_kill() ends a process, node_lose() the connection.
  */
 #ifndef TOW_NODE_H
 #define TOW_NODE_H
@@ -578,8 +578,10 @@ static inline int node_enter(int index, struct node_queue *queue, const struct t
 	return unseen < enter->min_complete ? -ETIMEDOUT : 0;
 }
 
+/* Also who never waits asks that, now and then. */
 static inline int node_event(struct node_queue *queue, struct tow_queue_event *event)
 {
+	node_turn_locked();
 	if (queue->told == node.lost) {
 		event->peer = 0;
 		return 0;
