@@ -119,16 +119,19 @@ bool towi_made_send(struct towi_joint *joint)
 	struct towi_path *path = collective->path[step->peer];
 	const struct towi_made_lane *lane = &path->lanes[towi_lane_of(&path->goes,
 								      path->gone.messages)];
-	struct towi_sent *sent = STAILQ_FIRST(&collective->free_sents);
 	uint64_t bytes = step->count * joint->element;
+	struct towi_sent *sent;
 	struct tow_sqe *sqe;
 
 	/* In their order: what was left to the kernel goes first. */
-	if (!sent || !towi_path_is_ready(path) || (lane->relay && lane->relay->entries))
+	if (STAILQ_EMPTY(&collective->free_sents) || !towi_path_is_ready(path) ||
+	    (lane->relay && lane->relay->entries))
 		return false;
 	sqe = towi_comm_entry(&collective->runner);
 	if (!sqe)
 		return false;
+	/* That may have let go of the lock, and others have been added. */
+	sent = STAILQ_FIRST(&collective->free_sents);
 	tow_sqe_set_flags(sqe, towi_path_prep(path, step, path->gone.messages, sqe));
 	STAILQ_REMOVE_HEAD(&collective->free_sents, next);
 	sent->round = step->round;
