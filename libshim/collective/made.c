@@ -78,10 +78,13 @@ void towi_made_sents_end(struct tow_collective *collective)
 {
 	struct towi_sent *sent;
 
-	/* Those of chains are the chains'. */
-	while ((sent = towi_sent_take(&collective->joint.work)))
+	while ((sent = towi_sent_take(&collective->joint.work))) {
+		/* Those of chains are the chains'. */
 		if (sent->work)
 			STAILQ_INSERT_HEAD(&collective->free_sents, sent, next);
+		else
+			TOWI_OUTER(sent, struct towi_relay, sent)->open = false;
+	}
 }
 
 static void sent_ended(struct towi_op *op, int status)

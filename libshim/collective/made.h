@@ -116,7 +116,8 @@ struct towi_relay_step {
 struct towi_relay {
 	struct towi_path *path;		/* to whom it is sent, */
 	uint32_t from;			/* and whose messages it is */
-	uint32_t entries;		/* of the chain that is on its way; 0: none is */
+	uint32_t entries;		/* of the chain that is on its way; 0: none is, */
+	bool open;			/* but it may be among what was sent, still */
 	uint32_t failed;		/* of them, */
 	uint32_t first;			/* from this one on; */
 	uint32_t culprit;		/* this one says why, */

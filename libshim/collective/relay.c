@@ -142,14 +142,17 @@ static struct towi_made_lane *lane_of(const struct ahead *ahead)
 	return &ahead->to->lanes[towi_lane_of(&ahead->to->goes, ahead->go)];
 }
 
-/* Its lane has no chain, and is to have one: false: or there is no memory. */
+/*
+ * Its lane is to have a chain, and the one before is over, as is all that was sent before that: false: or
+ * there is no memory.
+ */
 static bool may_have_chain(const struct ahead *ahead)
 {
 	struct towi_made_lane *lane = lane_of(ahead);
 
 	if (!lane->relay)
 		lane->relay = new_relay(ahead->to);
-	return lane->relay && !lane->relay->entries;
+	return lane->relay && !lane->relay->open;
 }
 
 /* How many of the next sends can be left to the kernel: no more than @room. */
@@ -178,6 +181,7 @@ static void add(struct ahead *ahead, bool last)
 	uint64_t number;
 
 	if (!relay->entries) {
+		relay->open = true;
 		relay->from = ahead->from->rank;
 		relay->failed = 0;
 		relay->sent.round = step->round;

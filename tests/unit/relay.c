@@ -11,6 +11,8 @@
 
 #define ENTRIES		64U
 #define MESSAGES	4U
+/* Of which one chain has some, and the next one the others. */
+#define MORE		(TOWI_RELAY_MAX + 4U)
 #define STEPS		(2 * MESSAGES)
 #define FROM		1U
 #define OWN		2U
@@ -44,16 +46,16 @@ static void look_first(struct towi_cursor *cursor, const struct towi_plan *plan,
 }
 
 /* A rank in the middle of a broadcast, of which nothing has come. */
-static void begin_joint(struct towi_joint *joint)
+static void begin_joint(struct towi_joint *joint, uint32_t messages)
 {
 	static const struct { uint64_t handle; } region;
 	const struct towi_plan plan = {
 		.kind = TOWI_PLAN_BROADCAST, .way = TOWI_PLAN_RING, .rank = OWN, .ranks = RANKS,
-		.count = MESSAGES, .piece = 1, .window = 1,
+		.count = messages, .piece = 1, .window = 1,
 	};
 
 	joint->element = 1;
-	joint->out = (struct towi_array){ .region = (void *)&region, .bytes = MESSAGES };
+	joint->out = (struct towi_array){ .region = (void *)&region, .bytes = messages };
 	STAILQ_INIT(&joint->work.open);
 	look_first(&joint->sends, &plan, TOWI_SENDS);
 	look_first(&joint->writes, &plan, TOWI_WRITES);
@@ -79,10 +81,9 @@ static void begin_paths(struct chain *chain)
 	chain->to.lanes[0].channel = &channel;
 }
 
-static void begin(struct chain *chain)
+static void begin_comm(struct chain *chain, uint32_t messages)
 {
 	static const struct towi_runner_ops ops = { .go_on = go_on };
-	const struct tow_sqe *sqe;
 
 	memset(chain, 0, sizeof(*chain));
 	towi_pump_init(&chain->comm.pump, ring_make(ENTRIES), 0, 0);
@@ -94,8 +95,15 @@ static void begin(struct chain *chain)
 	chain->collective.begun = 1;
 	STAILQ_INIT(&chain->collective.free_sents);
 	towi_pump_join(&chain->comm.pump, &chain->collective.runner);
-	begin_joint(&chain->collective.joint);
+	begin_joint(&chain->collective.joint, messages);
 	begin_paths(chain);
+}
+
+static void begin(struct chain *chain)
+{
+	const struct tow_sqe *sqe;
+
+	begin_comm(chain, MESSAGES);
 	towi_relays_begin(&chain->collective);
 	towi_pump_submit(&chain->comm.pump);
 	for (uint32_t i = 0; i < STEPS; i++) {
@@ -154,6 +162,48 @@ static bool succeeds(void)
 	return right;
 }
 
+/* Another chain: how many entries it has, and what the last one is known by. */
+static uint32_t begin_chain(struct chain *chain, uint64_t *last)
+{
+	const struct tow_sqe *sqe;
+	uint32_t count = 0;
+
+	towi_relays_begin(&chain->collective);
+	towi_pump_submit(&chain->comm.pump);
+	while ((sqe = ring_take(chain->comm.pump.queue))) {
+		*last = sqe->user_data;
+		count++;
+	}
+	return count;
+}
+
+/* One that has ended behind another send that has not is known until that has, too. */
+static bool waits_for_send(void)
+{
+	struct chain chain;
+	struct towi_made_sent before = { 0 };
+	uint64_t last;
+	bool right;
+
+	begin_comm(&chain, MORE);
+	before.sent.work = &chain.collective.joint.work;
+	STAILQ_INSERT_TAIL(&chain.collective.joint.work.open, &before.sent, next);
+	right = begin_chain(&chain, &last) == 2 * TOWI_RELAY_MAX;
+	ring_complete(chain.comm.pump.queue, last, 0);
+	towi_pump_look(&chain.comm.pump);
+	right = right && !begin_chain(&chain, &last);
+	before.sent.ended = true;
+	towi_made_sents_end(&chain.collective);
+	right = right && begin_chain(&chain, &last) == 2 * (MORE - TOWI_RELAY_MAX);
+	ring_complete(chain.comm.pump.queue, last, 0);
+	towi_pump_look(&chain.comm.pump);
+	right = right && is_over(&chain) && chain.collective.stats.forwarded == MORE;
+	towi_pump_unlock(&chain.comm.pump);
+	ring_free(chain.comm.pump.queue);
+	free(chain.to.lanes[0].relay);
+	return right;
+}
+
 #define CUT	(-ECANCELED)
 
 int main(void)
@@ -164,7 +214,7 @@ int main(void)
 	static const int gone[STEPS] = { -ENODEV, CUT, CUT, CUT, CUT, CUT, CUT, CUT };
 
 	ksft_print_header();
-	ksft_set_plan(8);
+	ksft_set_plan(9);
 	ksft_test_result(succeeds(), "all goes well, and the last one says so\n");
 	ksft_test_result(fails_so(0, stale, -ESTALE, FROM), "the first wait fails\n");
 	ksft_test_result(fails_so(3, stale, -ESTALE, TO), "a send fails in the middle\n");
@@ -175,5 +225,6 @@ int main(void)
 	/* Then none is begun. */
 	ksft_test_result(fails_so(0, one_is_wrong, -ERANGE, TO), "one is as it must not be\n");
 	ksft_test_result(fails_so(2, gone, -ENODEV, OWN), "the device is gone\n");
+	ksft_test_result(waits_for_send(), "the next one waits for what was sent before the first\n");
 	ksft_finished();
 }
