@@ -14,7 +14,7 @@
 
 #include "made.h"
 
-/* That are needed to sleep: where there is no room, something is on its way. */
+/* That are needed to sleep: where there is no room, others wait already. */
 #define ENTRIES	2U
 
 /* ---- messages ---------------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ bool towi_made_arm(struct towi_joint *joint)
 	struct tow_collective *collective = towi_collective_of(joint);
 	struct towi_path *path;
 
-	if (joint->work.status || towi_pump_free(collective->runner.pump) < ENTRIES)
+	if (joint->work.status || towi_made_room(collective->runner.pump) < ENTRIES)
 		return true;
 	towi_relays_begin(collective);
 	path = joint->sends.more ? collective->path[joint->sends.step.peer] : NULL;

@@ -15,9 +15,6 @@
 
 #include "made.h"
 
-/* Entries that chains leave for what lanes wait for, and for words to others. */
-#define LEFT	8U
-
 /* ---- a chain ------------------------------------------------------------------------------- */
 
 static struct tow_collective *collective_of(const struct towi_relay *relay)
@@ -228,12 +225,10 @@ void towi_relays_begin(struct tow_collective *collective)
 {
 	struct towi_pump *pump = collective->runner.pump;
 	const struct towi_joint *joint = &collective->joint;
-	uint32_t count, lanes, i, room = towi_pump_free(pump);
+	uint32_t count, lanes, i, room = towi_made_room(pump) / 2;
 
-	if (!joint->sends.more || room <= LEFT ||
-	    !towi_path_is_ready(collective->path[joint->sends.step.peer]))
+	if (!joint->sends.more || !towi_path_is_ready(collective->path[joint->sends.step.peer]))
 		return;
-	room = (room - LEFT) / 2;
 	lanes = towi_lanes(&collective->path[joint->sends.step.peer]->goes);
 	count = count_next(collective, room < lanes * TOWI_RELAY_MAX ? room :
 							      lanes * TOWI_RELAY_MAX);
