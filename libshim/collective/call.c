@@ -402,12 +402,15 @@ void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t call
 	if (comm->calls->asking)
 		return;
 	comm->calls->asking = true;
+	comm->calls->late = work;
 	blamed = towi_board_late(comm, places, calls);
 	comm->calls->asking = false;
+	/* That has let go of the lock. */
+	if (comm->calls->late != work || work->ended)
+		return;
 	if (blamed == TOW_NO_RANK)
 		blamed = towi_call_waits_for(work);
-	if (!work->ended)
-		towi_comm_fail(comm, -ETIMEDOUT, blamed);
+	towi_comm_fail(comm, -ETIMEDOUT, blamed);
 }
 
 static void late(struct tow_work *work)

@@ -121,6 +121,9 @@ int towi_work_give(struct tow_work *work, struct tow_work **given);
 /* It is asked for, and in the list of its communicator's. */
 void towi_work_begin(struct tow_work *work);
 
+/* It is in that list no more, as it is gone, or asked for once more. */
+void towi_work_leave(struct tow_work *work);
+
 /* It has ended, as its status says, and may be gone when this returns. */
 void towi_work_end(struct tow_work *work);
 
@@ -508,7 +511,8 @@ struct towi_calls {
 	struct towi_quarrels *quarrels;
 	uint32_t quarrels_count;
 	bool going, again;		/* a thread goes on with them, and is to do so once more */
-	bool asking;			/* a thread finds out who is late */
+	bool asking;			/* a thread finds out who is late, */
+	struct tow_work *late;		/* for that one; NULL: it is gone by now */
 	bool over;			/* nothing goes on any more */
 	uint32_t held;			/* nothing goes on so far: how often that was asked for */
 	uint64_t *waited_us;		/* by rank */

@@ -409,14 +409,16 @@ static void await_end(struct tow_collective *collective)
 	struct tow_comm *comm = collective->joint.work.comm;
 	uint64_t until = towi_until(SETTLE_US);
 
-	while (!collective->joint.work.ended && (towi_left_us(until) || comm->calls->going)) {
+	/* A thread that finds out who is late may do so for this one, and look at its places. */
+	while ((!collective->joint.work.ended && (towi_left_us(until) || comm->calls->going)) ||
+	       comm->calls->asking) {
 		towi_comm_progress(comm);
-		if (!collective->joint.work.ended)
+		if (!collective->joint.work.ended || comm->calls->asking)
 			towi_comm_sleep(comm, until);
 	}
 	if (!collective->joint.work.ended)
 		TAILQ_REMOVE(&comm->calls->made_ones, &collective->joint, next);
-	LIST_REMOVE(&collective->joint.work, all);
+	towi_work_leave(&collective->joint.work);
 }
 
 TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
@@ -461,7 +463,7 @@ TOW_PUBLIC int tow_collective_start(struct tow_collective *collective)
 		return ret;
 	towi_pump_lock(&comm->pump);
 	if (collective->begun++)
-		LIST_REMOVE(work, all);
+		towi_work_leave(work);
 	copy_in(collective);
 	towi_board_started(comm, collective->place, collective->begun);
 	work->ended = false;

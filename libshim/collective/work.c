@@ -42,9 +42,18 @@ static void discard(struct tow_work *work)
 	free(work);
 }
 
+void towi_work_leave(struct tow_work *work)
+{
+	struct towi_calls *calls = work->comm->calls;
+
+	LIST_REMOVE(work, all);
+	if (calls->late == work)
+		calls->late = NULL;
+}
+
 static void forget(struct tow_work *work)
 {
-	LIST_REMOVE(work, all);
+	towi_work_leave(work);
 	discard(work);
 }
 
