@@ -308,6 +308,8 @@ bool towi_calls_arm(struct tow_comm *comm)
 {
 	struct towi_joint *joint;
 
+	if (comm->pump.over)
+		return true;
 	/* Then there is room, and nothing lets go of the lock. */
 	towi_pump_submit(&comm->pump);
 	TAILQ_FOREACH(joint, &comm->calls->made_ones, next)

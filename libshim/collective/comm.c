@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "../bootstrap/inside.h"
 #include "calls.h"
@@ -23,6 +24,8 @@
 #define SETTLE_US	10000000U
 /* The longest sleep: others may have something to say. */
 #define LOOK_US		20000U
+/* The same when the device is gone. */
+#define OVER_US		1000U
 
 /*
  * What ranks tell each other of a step; of the first one, what their names have, their node, and by
@@ -84,6 +87,13 @@ int towi_comm_sleep(struct tow_comm *comm, uint64_t until)
 {
 	uint64_t look = towi_until(LOOK_US);
 
+	/* Nothing sleeps there any more; another thread may want the lock to go on. */
+	if (comm->pump.over) {
+		towi_pump_unlock_plainly(&comm->pump);
+		usleep(OVER_US);
+		towi_pump_lock(&comm->pump);
+		return 0;
+	}
 	return towi_pump_sleep(&comm->pump, until < look ? until : look) == -EINTR ? -EINTR : 0;
 }
 

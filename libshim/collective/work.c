@@ -308,7 +308,7 @@ static void rest(struct tow_comm *comm)
 {
 	if (!comm->calls->going && !towi_calls_arm(comm))
 		return;
-	if (towi_works_open(comm, true))
+	if (towi_works_open(comm, true) || comm->pump.over)
 		towi_comm_sleep(comm, UINT64_MAX);
 	else
 		towi_pump_sleep(&comm->pump, towi_until(IDLE_US));
