@@ -120,8 +120,9 @@ void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed)
 {
 	if (comm->error)
 		return;
-	comm->error = error;
+	/* Others look at the error without the lock, and then at this. */
 	comm->blamed = blamed;
+	comm->error = error;
 	comm->tell_until = towi_until(TELL_US);
 	towi_board_alarm(comm);
 	/* Calls end, whoever asks for them. */
