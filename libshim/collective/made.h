@@ -135,8 +135,8 @@ void towi_relays_stop(struct tow_collective *collective);
 /* ---- made.c: a call ---- */
 
 /*
- * Of a pump's entries, those for what waits for others.  The rest is for what ends by itself: or ranks with
- * many collectives on their way would only wait for each other.
+ * Of a pump's entries, those for what waits for others.  The rest is for what ends by itself: or
+ * ranks with many collectives on their way would only wait for each other.
  */
 static inline uint32_t towi_made_room(const struct towi_pump *pump)
 {

@@ -140,8 +140,8 @@ static struct towi_made_lane *lane_of(const struct ahead *ahead)
 }
 
 /*
- * Its lane is to have a chain, and the one before is over, as is all that was sent before that: false: or
- * there is no memory.
+ * Its lane is to have a chain, and the one before is over, as is all that was sent before that.
+ * False: or there is no memory.
  */
 static bool may_have_chain(const struct ahead *ahead)
 {

@@ -4,10 +4,10 @@
  * <kselftest.h>, in one source file.
  *
  * Processes are devices: of node_device[I], which are opened by node_begin(), with a few queues
- * each.  Entries of a queue take effect in the order of their channel, in node_turn(), which whoever
- * waits calls, and who asks for events; of what is on its way a share goes on each time.  Of a
- * chain (LINK) an entry begins when the one before it has succeeded.  Channels have one queue pair,
- * or node.qps.  node_kill() ends a process, node_lose() the connection.
+ * each.  Entries of a queue take effect in the order of their channel, in node_turn(), which
+ * whoever waits calls, and who asks for events; of what is on its way a share goes on each time.
+ * Of a chain (LINK) an entry begins when the one before it has succeeded.  Channels have one queue
+ * pair, or node.qps.  node_kill() ends a process, node_lose() the connection.
  */
 #ifndef TOW_NODE_H
 #define TOW_NODE_H
