@@ -173,8 +173,10 @@ static int turn_letters(struct rank *me, struct letters *letters)
 	tow_work_free(letters->receives);
 	tow_work_free(letters->sends);
 	letters->sends = NULL;
-	return me->ret != 1 || memcmp(letters->in, letters->out, sizeof(letters->in[0])) ? __LINE__ :
-											  0;
+	for (uint32_t i = 0; i < (letters->next % 2 ? 3 : 1000); i++)
+		if (letters->in[i] != (float)(letters->next - 1 + i))
+			return __LINE__;
+	return me->ret != 1 ? __LINE__ : 0;
 }
 
 static int do_many(struct rank *me)
@@ -325,6 +327,9 @@ static void test_many(void)
 
 static atomic_uint_fast64_t forwarded;
 
+#define ELEMENTS	10007ULL
+#define PART		2503ULL
+
 /* While the first one is late the others sleep. */
 static int pass_on(struct rank *me, struct how how, uint64_t sent)
 {
@@ -351,9 +356,9 @@ static int pass_on(struct rank *me, struct how how, uint64_t sent)
 static int do_broadcast(struct rank *me)
 {
 	return pass_on(me, (struct how){
-		.kind = TOW_BROADCAST, .algorithm = TOW_ALGORITHM_RING, .count = 10007,
+		.kind = TOW_BROADCAST, .algorithm = TOW_ALGORITHM_RING, .count = ELEMENTS,
 		.piece_bytes = SMALL_PIECE << variant },
-		me->rank + 1 < me->ranks ? 10007 : 0);
+		me->rank + 1 < me->ranks ? ELEMENTS : 0);
 }
 
 static int do_tree(struct rank *me)
@@ -361,22 +366,22 @@ static int do_tree(struct rank *me)
 	static const uint32_t children[] = { 2, 0, 1, 0 };
 
 	return pass_on(me, (struct how){
-		.kind = TOW_BROADCAST, .algorithm = TOW_ALGORITHM_TREE, .count = 10007,
-		.piece_bytes = SMALL_PIECE << variant }, children[me->rank] * 10007);
+		.kind = TOW_BROADCAST, .algorithm = TOW_ALGORITHM_TREE, .count = ELEMENTS,
+		.piece_bytes = SMALL_PIECE << variant }, children[me->rank] * ELEMENTS);
 }
 
 static int do_allgather(struct rank *me)
 {
 	return pass_on(me, (struct how){
-		.kind = TOW_ALLGATHER, .algorithm = TOW_ALGORITHM_RING, .count = 10007,
-		.piece_bytes = SMALL_PIECE << variant }, (me->ranks - 1) * 10007);
+		.kind = TOW_ALLGATHER, .algorithm = TOW_ALGORITHM_RING, .count = ELEMENTS,
+		.piece_bytes = SMALL_PIECE << variant }, (me->ranks - 1) * ELEMENTS);
 }
 
 static int do_allreduce(struct rank *me)
 {
 	return pass_on(me, (struct how){
-		.kind = TOW_ALLREDUCE, .algorithm = TOW_ALGORITHM_RING, .count = 4 * 2503,
-		.piece_bytes = SMALL_PIECE << variant }, 2 * (me->ranks - 1) * 2503);
+		.kind = TOW_ALLREDUCE, .algorithm = TOW_ALGORITHM_RING, .count = 4 * PART,
+		.piece_bytes = SMALL_PIECE << variant }, 2 * PART * (me->ranks - 1));
 }
 
 static bool is_passed_on(int (*then)(struct rank *rank), const char *what)
