@@ -177,18 +177,18 @@ int towi_made_show(struct tow_collective *collective)
 /* ---- others' ------------------------------------------------------------------------------- */
 
 static int find_array(const struct towi_path *path, const char *what, uint32_t to, uint64_t bytes,
-		      uint64_t until, struct tow_remote **remote)
+		      struct tow_remote **remote)
 {
 	const struct tow_collective *collective = path->collective;
 	int ret = tow_resolve(collective->joint.work.comm->members[path->rank].peer,
 			      name_of(collective, what, 0, path->rank, to).text, TOW_RIGHT_WRITE,
-			      towi_left_ms(until), remote);
+			      0, remote);
 
 	return !ret && tow_remote_bytes(*remote) < bytes ? -EPROTO : ret;
 }
 
 static int find_slot(const struct towi_path *path, const char *what, uint32_t index,
-		     uint64_t until, struct towi_made_lane *lane)
+		     struct towi_made_lane *lane)
 {
 	const struct tow_collective *collective = path->collective;
 	const struct tow_comm *comm = collective->joint.work.comm;
@@ -199,25 +199,26 @@ static int find_slot(const struct towi_path *path, const char *what, uint32_t in
 	return ret ? ret : tow_resolve(member->peer,
 				       name_of(collective, what, index, path->rank,
 					       comm->rank).text,
-				       TOW_RIGHT_NOTIFY, towi_left_ms(until), &lane->there);
+				       TOW_RIGHT_NOTIFY, 0, &lane->there);
 }
 
-static int find_path(struct towi_path *path, uint64_t until)
+/* There were all of these names; so if there is one no more, its rank has ended. */
+static int find_path(struct towi_path *path)
 {
 	const struct tow_collective *collective = path->collective;
 	uint32_t i, own = collective->joint.work.comm->rank;
 	int ret = 0;
 
 	for (i = 0; !ret && i < towi_lanes(&path->goes); i++)
-		ret = find_slot(path, "lane", i, until, &path->lanes[i]);
+		ret = find_slot(path, "lane", i, &path->lanes[i]);
 	if (!ret && path->comes.messages && towi_made_asks(collective))
-		ret = find_slot(path, "ready", READY, until, &path->ready);
+		ret = find_slot(path, "ready", READY, &path->ready);
 	if (!ret && path->goes.scratch)
-		ret = find_array(path, "scratch", own, path->goes.scratch, until, &path->scratch);
+		ret = find_array(path, "scratch", own, path->goes.scratch, &path->scratch);
 	if (!ret && path->stores)
-		ret = find_array(path, "out", path->rank, collective->joint.out.bytes, until,
+		ret = find_array(path, "out", path->rank, collective->joint.out.bytes,
 				 &path->out);
-	return ret;
+	return ret == -ENOENT || ret == -ETIMEDOUT ? -ESTALE : ret;
 }
 
 static int find_members(const struct tow_collective *collective, uint64_t until, uint32_t *blamed)
@@ -246,7 +247,7 @@ int towi_made_find(struct tow_collective *collective, uint64_t until, uint32_t *
 		return ret;
 	STAILQ_FOREACH(path, &collective->paths, next) {
 		*blamed = path->rank;
-		ret = find_path(path, until);
+		ret = find_path(path);
 		if (ret)
 			return ret;
 	}
