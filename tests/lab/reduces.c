@@ -116,7 +116,8 @@ static void reduce_by(enum tow_algorithm algorithm, struct tow_comm *comm,
 /* ---- calls ------------------------------------------------------------------- */
 
 /* Primes, 4093 of which are just small enough to travel with messages; and a MiB. */
-static const uint64_t counts[] = { 1, 251, 4093, 4099, 65537, 262144 };
+#define COUNT_MAX	262144U
+static const uint64_t counts[] = { 1, 251, 4093, 4099, 65537, COUNT_MAX };
 
 struct part {
 	float *data;
@@ -184,10 +185,18 @@ static void finish(const struct calls *calls, struct part *part)
 		fail(calls->comm, ret, blamed);
 }
 
+static uint32_t rank_before(void)
+{
+	return (world.rank ? world.rank : world.world_size) - 1;
+}
+
+static uint32_t rank_behind(void)
+{
+	return world.rank + 1 < world.world_size ? world.rank + 1 : 0;
+}
+
 static void begin_all(struct calls *calls, uint64_t call)
 {
-	uint32_t next = (world.rank + 1) % world.world_size;
-	uint32_t before = (world.rank + world.world_size - 1) % world.world_size;
 	uint64_t count = counts[call % calls->sizes];
 	struct part *part;
 
@@ -197,22 +206,22 @@ static void begin_all(struct calls *calls, uint64_t call)
 					   TOW_SUM, NULL, &part->work));
 	}
 	part = &calls->received;
-	begin(calls, tow_receive(calls->comm, part->data, count, f32, before, 0, NULL,
-				 &part->work));
+	begin(calls, tow_receive(calls->comm, part->data, count, f32, rank_before(), 0,
+				 NULL, &part->work));
 	part = &calls->sent;
 	fill(part->data, count, call);
-	begin(calls, tow_send(calls->comm, part->data, count, f32, next, 0, NULL, &part->work));
+	begin(calls, tow_send(calls->comm, part->data, count, f32, rank_behind(), 0, NULL,
+			      &part->work));
 }
 
 static void finish_all(struct calls *calls, uint64_t call)
 {
-	uint32_t before = (world.rank + world.world_size - 1) % world.world_size;
 	struct part *part;
 
 	finish(calls, &calls->sent);
 	finish(calls, &calls->received);
 	for (uint64_t i = 0; i < counts[call % calls->sizes]; i++)
-		if (calls->received.data[i] != given(before, i, call))
+		if (calls->received.data[i] != given(rank_before(), i, call))
 			die("what was sent", -EILSEQ, TOW_NO_RANK);
 	for (part = calls->sums + calls->sizes; part-- > calls->sums;) {
 		finish(calls, part);
@@ -233,17 +242,17 @@ static bool is_last(const struct calls *calls)
 /* Every other array is in no region. */
 static void find_memory(struct calls *calls, struct tow_arena *arena, uint64_t elements)
 {
+	static float outside[ARRAY_SIZE(counts) / 2 + 1][COUNT_MAX];
 	struct part *parts[ARRAY_SIZE(counts) + 2] = { &calls->sent, &calls->received };
-	size_t bytes;
 
-	while (calls->sizes < ARRAY_SIZE(counts) && counts[calls->sizes] <= elements) {
+	do {
 		parts[calls->sizes + 2] = &calls->sums[calls->sizes];
 		calls->sums[calls->sizes].count = counts[calls->sizes];
 		calls->sizes++;
-	}
+	} while (calls->sizes < ARRAY_SIZE(counts) && counts[calls->sizes] <= elements);
 	for (uint32_t i = 0; i < calls->sizes + 2; i++) {
-		bytes = (i < 2 ? elements : parts[i]->count) * sizeof(float);
-		parts[i]->data = i % 2 ? malloc(bytes) : tow_arena_alloc(arena, bytes);
+		parts[i]->data = i % 2 ? outside[i / 2] :
+				 tow_arena_alloc(arena, parts[i]->count * sizeof(float));
 		if (!parts[i]->data)
 			die("memory", -errno, TOW_NO_RANK);
 	}
@@ -270,7 +279,7 @@ static void idle(void)
 static void reduce_by_calls(struct tow_comm *comm, struct tow_arena *arena, uint64_t elements,
 			    uint64_t times)
 {
-	struct calls calls = { .comm = comm };
+	struct calls calls = { .comm = comm, .sent.count = elements, .received.count = elements };
 	pthread_t thread;
 	bool over = false;
 
