@@ -22,15 +22,18 @@
 /* How long a rank is given to answer, from when it was asked. */
 #define ANSWER_US	1000000U
 #define UNKNOWN		UINT64_MAX
+/* Who waits looks more often. */
+#define STAND_US	1000000U
 
 struct towi_board {
 	struct tow_region *region;
 	struct tow_exported *exported;
 	uint64_t offset;		/* of what follows, in the region */
 	uint64_t *heard;		/* what others say, by rank */
-	uint64_t *calls;		/* how often each collective was started */
+	uint64_t *calls;		/* what this rank has at each place */
 	uint64_t *said;			/* what this rank says; nobody reaches it, as what follows */
 	uint64_t *theirs;		/* what others' @calls are, by rank */
+	uint64_t turns;			/* how often this rank has looked */
 	bool due;			/* somebody is to be told */
 	bool asking;
 };
@@ -200,6 +203,8 @@ void towi_board_look(struct tow_comm *comm)
 	uint64_t said;
 	uint32_t rank;
 
+	if (comm->board)
+		towi_board_put(comm, TOWI_PLACE_OF_TURNS, ++comm->board->turns);
 	for (rank = 0; comm->board && !comm->error && rank < comm->ranks; rank++) {
 		said = tow_load_acquire64(&comm->board->heard[rank]);
 		if (said != NOTHING && said != LEFT)
@@ -207,9 +212,9 @@ void towi_board_look(struct tow_comm *comm)
 	}
 }
 
-void towi_board_started(struct tow_comm *comm, uint32_t place, uint64_t calls)
+void towi_board_put(struct tow_comm *comm, uint32_t place, uint64_t number)
 {
-	__atomic_store_n(&comm->board->calls[place], calls, __ATOMIC_RELEASE);
+	__atomic_store_n(&comm->board->calls[place], number, __ATOMIC_RELEASE);
 }
 
 /* ---- asking ------------------------------------------------------------------- */
@@ -229,8 +234,8 @@ static bool ask(struct towi_member *member, uint64_t place)
 	return true;
 }
 
-/* All that can be asked now; true: there was somebody. */
-static bool ask_some(struct tow_comm *comm, const uint64_t *places)
+/* All that can be asked now, for what they have at a place, or at one by rank; true: there was somebody. */
+static bool ask_some(struct tow_comm *comm, uint64_t place, const uint64_t *places)
 {
 	bool any = false;
 	uint32_t rank;
@@ -241,7 +246,7 @@ static bool ask_some(struct tow_comm *comm, const uint64_t *places)
 		/* What it was told before must have come back. */
 		if (!member->to_ask || member->op.busy)
 			continue;
-		if (!ask(member, places ? places[rank] : TOWI_PLACE_OF_CALLS))
+		if (!ask(member, places ? places[rank] : place))
 			break;
 		member->to_ask = false;
 		member->asked = true;
@@ -264,23 +269,29 @@ static bool all_answered(const struct tow_comm *comm)
 	return true;
 }
 
+/* For a while; others may ask for this one, too. */
+static void rest(struct tow_comm *comm, uint64_t until)
+{
+	towi_comm_sleep(comm, until);
+	towi_board_look(comm);
+	towi_pump_look(&comm->pump);
+}
+
 /* Those that this rank has not needed so far, too. */
 static void find_others(struct tow_comm *comm)
 {
 	uint64_t until = towi_until(ANSWER_US);
 
 	find_all(comm);
-	while (towi_members_are_sought(comm) && towi_left_us(until) && !comm->pump.over) {
-		towi_comm_sleep(comm, until);
-		towi_pump_look(&comm->pump);
-	}
+	while (towi_members_are_sought(comm) && towi_left_us(until) && !comm->pump.over)
+		rest(comm, until);
 }
 
 /*
  * All at once, as far as there is room: an answer takes as long as a round trip, and there may be
  * a thousand of them.
  */
-static void ask_all(struct tow_comm *comm, const uint64_t *places)
+static void ask_all(struct tow_comm *comm, uint64_t place, const uint64_t *places)
 {
 	uint64_t until = towi_until(ANSWER_US);
 	uint32_t rank;
@@ -291,13 +302,12 @@ static void ask_all(struct tow_comm *comm, const uint64_t *places)
 		comm->board->theirs[rank] = UNKNOWN;
 	}
 	do {
-		if (ask_some(comm, places))
+		if (ask_some(comm, place, places))
 			until = towi_until(ANSWER_US);
 		if (all_answered(comm))
 			return;
-		towi_comm_sleep(comm, until);
 		/* Also when it was this process that stood still. */
-		towi_pump_look(&comm->pump);
+		rest(comm, until);
 	} while (!comm->pump.over && towi_left_us(until));
 }
 
@@ -311,18 +321,55 @@ static bool is_late(const struct towi_member *member, uint64_t calls)
 	return member->op.busy || theirs == UNKNOWN || theirs < calls;
 }
 
-uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls)
+uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t started)
 {
 	uint32_t rank;
 
 	find_others(comm);
 	comm->board->asking = true;
-	ask_all(comm, places);
+	ask_all(comm, TOWI_PLACE_OF_CALLS, places);
 	comm->board->asking = false;
 	for (rank = 0; rank < comm->ranks; rank++)
-		if (is_late(&comm->members[rank], calls))
+		if (is_late(&comm->members[rank], started))
 			return rank;
 	return TOW_NO_RANK;
+}
+
+/* How far each was, and then, those that have got further since: of whom is neither nobody knows. */
+static void find_standing(struct tow_comm *comm, uint64_t *turns)
+{
+	const uint64_t *theirs = comm->board->theirs;
+	uint64_t until;
+	uint32_t rank;
+
+	ask_all(comm, TOWI_PLACE_OF_TURNS, NULL);
+	for (rank = 0; rank < comm->ranks; rank++)
+		turns[rank] = theirs[rank];
+	until = towi_until(STAND_US);
+	while (towi_left_us(until) && !comm->error && !comm->pump.over)
+		rest(comm, until);
+	ask_all(comm, TOWI_PLACE_OF_TURNS, NULL);
+	for (rank = 0; rank < comm->ranks; rank++)
+		if (turns[rank] != theirs[rank] || !comm->members[rank].asked)
+			turns[rank] = UNKNOWN;
+}
+
+uint32_t towi_board_standing(struct tow_comm *comm, const uint64_t *places, uint64_t started)
+{
+	uint64_t *turns = calloc(comm->ranks, sizeof(*turns)), ended = places ? started + 1 : started;
+	uint32_t rank, found = TOW_NO_RANK;
+
+	if (!turns)
+		return TOW_NO_RANK;
+	comm->board->asking = true;
+	find_standing(comm, turns);
+	ask_all(comm, TOWI_PLACE_OF_ENDED, places);
+	comm->board->asking = false;
+	for (rank = comm->ranks; rank--;)
+		if (turns[rank] != UNKNOWN && comm->board->theirs[rank] < ended)
+			found = rank;
+	free(turns);
+	return found;
 }
 
 /* ---- life --------------------------------------------------------------------- */
@@ -336,7 +383,7 @@ static void name_of(const struct tow_comm *comm, uint32_t rank,
 
 int towi_board_make(struct tow_comm *comm)
 {
-	uint64_t shown = comm->ranks + TOWI_PLACE_OF_CALLS + 1ULL;
+	uint64_t shown = comm->ranks + (uint64_t)TOWI_PLACES;
 	struct towi_board *board = calloc(1, sizeof(*board));
 	char name[TOW_EXPORT_NAME_MAX + 1];
 	uint32_t rank;
@@ -383,7 +430,7 @@ int towi_board_find(struct towi_member *member)
 	ret = tow_resolve(member->seen_peer, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE, 0,
 			  &member->seen_board);
 	return !ret && tow_remote_bytes(member->seen_board) !=
-			       calls_at(comm, TOWI_PLACE_OF_CALLS + 1ULL) ? -EPROTO : ret;
+			       calls_at(comm, TOWI_PLACES) ? -EPROTO : ret;
 }
 
 void towi_board_free(struct tow_comm *comm)

@@ -167,6 +167,7 @@ static void end(struct towi_joint *joint)
 	if (calls->granting == joint)
 		grant_next(calls);
 	TAILQ_REMOVE(&calls->joints, joint, next);
+	towi_board_put(comm, TOWI_PLACE_OF_ENDED, towi_calls_ended(comm));
 	forget_early(joint);
 	towi_array_free(comm, &joint->sums);
 	calls->stats.calls += !joint->work.status;
@@ -340,7 +341,7 @@ void towi_call_begin(struct towi_joint *joint)
 	TAILQ_INSERT_TAIL(&calls->joints, joint, next);
 	if (!calls->granting && joint->grants.more)
 		calls->granting = joint;
-	towi_board_started(comm, TOWI_PLACE_OF_CALLS, calls->made);
+	towi_board_put(comm, TOWI_PLACE_OF_CALLS, calls->made);
 	towi_quarrel_begun(joint);
 	towi_pump_ready(&calls->runner);
 }
@@ -395,7 +396,7 @@ static void waits(struct tow_work *work)
 }
 
 /* Somebody is to blame. */
-void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t calls)
+void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t started)
 {
 	struct tow_comm *comm = work->comm;
 	uint32_t blamed;
@@ -405,7 +406,9 @@ void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t call
 		return;
 	comm->calls->asking = true;
 	comm->calls->late = work;
-	blamed = towi_board_late(comm, places, calls);
+	blamed = towi_board_late(comm, places, started);
+	if (blamed == TOW_NO_RANK)
+		blamed = towi_board_standing(comm, places, started);
 	comm->calls->asking = false;
 	/* That has let go of the lock. */
 	if (comm->calls->late != work || work->ended)

@@ -541,10 +541,10 @@ void towi_call_begin(struct towi_joint *joint);
 void towi_call_begin_made(struct towi_joint *joint);
 extern const struct towi_work_ops towi_call_ops;
 
-/* What those do, for a collective's: @calls of it, at @places, should have been started. */
+/* What those do, for a collective's: what others have at @places is @started, or they are late. */
 uint32_t towi_call_waits_for(const struct tow_work *work);
 void towi_call_gone(struct tow_work *work, uint32_t rank);
-void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t calls);
+void towi_call_late(struct tow_work *work, const uint64_t *places, uint64_t started);
 
 static inline uint64_t towi_step_bytes(const struct towi_joint *joint, const struct towi_step *step)
 {

@@ -133,6 +133,7 @@ void towi_made_end(struct towi_joint *joint)
 	if (collective->out_given)
 		copy(collective, collective->out_given, joint->out.at, joint->out.bytes);
 	collective->stats.calls++;
+	towi_board_put(joint->work.comm, collective->place, 2 * collective->begun + 1);
 }
 
 /* ---- all ranks together -------------------------------------------------------- */
@@ -219,7 +220,7 @@ static int take_place(struct tow_collective *collective)
 		collective->place = place;
 		collective->placed = true;
 		/* Nobody asks about the one before any more: all have come to make this one. */
-		towi_board_started(comm, place, 0);
+		towi_board_put(comm, place, 0);
 		return 0;
 	}
 	return -EMLINK;
@@ -465,7 +466,7 @@ TOW_PUBLIC int tow_collective_start(struct tow_collective *collective)
 	if (collective->begun++)
 		towi_work_leave(work);
 	copy_in(collective);
-	towi_board_started(comm, collective->place, collective->begun);
+	towi_board_put(comm, collective->place, 2 * collective->begun);
 	work->ended = false;
 	work->until_us = towi_until(comm->timeout_ms * 1000ULL);
 	towi_made_begin(collective);
@@ -524,7 +525,7 @@ TOW_PUBLIC int tow_collective_late(struct tow_collective *collective, uint32_t *
 	*rank = TOW_NO_RANK;
 	towi_pump_lock(&comm->pump);
 	if (!collective->joint.work.ended)
-		*rank = towi_board_late(comm, collective->places, collective->begun);
+		*rank = towi_board_late(comm, collective->places, 2 * collective->begun);
 	towi_pump_unlock(&comm->pump);
 	return comm->error;
 }

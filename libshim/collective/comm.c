@@ -151,7 +151,7 @@ bool towi_sleep_for(struct towi_op *sleeper, const struct tow_slot *slot, uint64
 	if (tow_slot_value(slot) >= number)
 		return false;
 	/* For less, and it has not come; or that is being told. */
-	if (sleeper->busy)
+	if (sleeper->busy || !towi_wait_room(sleeper->runner->pump))
 		return true;
 	sqe = towi_comm_entry(sleeper->runner);
 	if (!sqe)

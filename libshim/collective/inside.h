@@ -136,7 +136,21 @@ void towi_comm_settle(struct tow_comm *comm, const uint32_t *count);
 /* Sleeping until a slot is at a number. */
 void towi_sleeper_init(struct towi_op *sleeper, struct towi_runner *runner);
 
-/* A completion comes when the slot is there: false: it is already, or there is no room. */
+/*
+ * Of a pump's entries, those for what waits for others.  The rest is for what ends by itself: or
+ * ranks with many collectives on their way would only wait for each other.
+ */
+static inline uint32_t towi_wait_room(const struct towi_pump *pump)
+{
+	uint32_t room = towi_pump_free(pump), rest = pump->in_flight_max / 4;
+
+	return room > rest ? room - rest : 0;
+}
+
+/*
+ * A completion comes when the slot is there: false: it is already.  Where there is no room who waits
+ * looks now and then.
+ */
 bool towi_sleep_for(struct towi_op *sleeper, const struct tow_slot *slot, uint64_t number);
 
 /* The first error counts; all others are told, soon.  Keeps the lock. */
@@ -174,11 +188,19 @@ bool towi_board_go_on(struct tow_comm *comm);
 /* Has it, and says so? */
 bool towi_board_has_left(const struct tow_comm *comm, uint32_t rank);
 
-/* What is at the place of calls. */
-#define TOWI_PLACE_OF_CALLS	TOW_COLLECTIVES_MAX
+/*
+ * What a rank tells at a place of its board: of a collective, twice how often it was started, and 1 more
+ * when that has ended.  Then, how many calls were; how many have ended, before the first that has not; and
+ * a number that grows as long as the rank goes on.
+ */
+enum {
+	TOWI_PLACE_OF_CALLS = TOW_COLLECTIVES_MAX,
+	TOWI_PLACE_OF_ENDED,
+	TOWI_PLACE_OF_TURNS,
+	TOWI_PLACES
+};
 
-/* A collective was started so often; or so many calls were. */
-void towi_board_started(struct tow_comm *comm, uint32_t place, uint64_t calls);
+void towi_board_put(struct tow_comm *comm, uint32_t place, uint64_t number);
 
 /* Are others there?  Who is not fails the communicator, soon. */
 void towi_board_probe(struct tow_comm *comm);
@@ -188,10 +210,13 @@ void towi_board_alarm(struct tow_comm *comm);
 void towi_board_leave(struct tow_comm *comm);
 
 /*
- * The first that does not answer within a second, or has not started so often what it has at that
- * place, by rank, or as many calls (NULL); or TOW_NO_RANK.
+ * The first that does not answer within a second, or whose number at that place, by rank, or of calls
+ * (NULL), is less than @started; or TOW_NO_RANK.
  */
-uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls);
+uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t started);
+
+/* The first that does not go on, and has not ended what it has started; or TOW_NO_RANK. */
+uint32_t towi_board_standing(struct tow_comm *comm, const uint64_t *places, uint64_t started);
 
 /* ---- asked.c: what is asked for ---- */
 

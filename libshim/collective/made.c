@@ -14,9 +14,6 @@
 
 #include "made.h"
 
-/* That are needed to sleep: where there is no room, others wait already. */
-#define ENTRIES	2U
-
 /* ---- messages ---------------------------------------------------------------------------- */
 
 /* Of the messages of a call, how many go by that lane. */
@@ -246,7 +243,7 @@ bool towi_made_arm(struct towi_joint *joint)
 	struct tow_collective *collective = towi_collective_of(joint);
 	struct towi_path *path;
 
-	if (joint->work.status || towi_made_room(collective->runner.pump) < ENTRIES)
+	if (joint->work.status)
 		return true;
 	towi_relays_begin(collective);
 	path = joint->sends.more ? collective->path[joint->sends.step.peer] : NULL;
@@ -282,7 +279,7 @@ static void late(struct tow_work *work)
 {
 	struct tow_collective *collective = towi_collective_of((struct towi_joint *)work);
 
-	towi_call_late(work, collective->places, collective->begun);
+	towi_call_late(work, collective->places, 2 * collective->begun);
 }
 
 static const struct towi_work_ops made_ops = {

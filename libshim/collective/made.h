@@ -134,17 +134,6 @@ void towi_relays_stop(struct tow_collective *collective);
 
 /* ---- made.c: a call ---- */
 
-/*
- * Of a pump's entries, those for what waits for others.  The rest is for what ends by itself: or
- * ranks with many collectives on their way would only wait for each other.
- */
-static inline uint32_t towi_made_room(const struct towi_pump *pump)
-{
-	uint32_t room = towi_pump_free(pump), rest = pump->in_flight_max / 4;
-
-	return room > rest ? room - rest : 0;
-}
-
 /* How many lanes there are for so many messages. */
 static inline uint32_t towi_lanes(const struct towi_progress *all)
 {

@@ -225,7 +225,7 @@ void towi_relays_begin(struct tow_collective *collective)
 {
 	struct towi_pump *pump = collective->runner.pump;
 	const struct towi_joint *joint = &collective->joint;
-	uint32_t count, lanes, i, room = towi_made_room(pump) / 2;
+	uint32_t count, lanes, i, room = towi_wait_room(pump) / 2;
 
 	if (!joint->sends.more || !towi_path_is_ready(collective->path[joint->sends.step.peer]))
 		return;

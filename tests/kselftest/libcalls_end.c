@@ -329,6 +329,41 @@ static int is_late(struct tow_mate *me, uint32_t timeout_ms, uint32_t call_ms)
 	return well ? 0 : WRONG(me);
 }
 
+/* Rank 2 has begun, too, and does not go on with it. */
+static int stands_within(struct tow_mate *me, uint32_t by)
+{
+	const struct how how = { .count = LARGE_COUNT, .algorithm = by };
+	struct job job;
+	bool well;
+
+	if (!renew(me, LATE_MS) || !make(me, &how, &job))
+		return WRONG(me);
+	well = begin_or_fail(me, &job, -ETIMEDOUT) && !job.begun && (me->rank != 2 || all_here(me));
+	well = well && fails(me, &job, -ETIMEDOUT, 2) && has_failed(me, -ETIMEDOUT);
+	if (me->rank != 2)
+		well &= all_here(me);
+	well &= all_here(me) && !tow_comm_destroy(me->comm);
+	me->comm = NULL;
+	tow_work_free(job.work);
+	unmake(me, &job);
+	return well ? 0 : WRONG(me);
+}
+
+static int all_stand(struct tow_mate *me, uint32_t arg)
+{
+	int ret = 0;
+
+	(void)arg;
+	for (uint32_t by = TOW_ALGORITHM_RING; !ret && by <= TOW_ALGORITHM_TREE; by++)
+		ret = stands_within(me, by);
+	return ret || renew(me, ENDS_MS) ? ret : WRONG(me);
+}
+
+TEST_F_TIMEOUT(calls, a_rank_stands_within, 120)
+{
+	all_play(_metadata, self, 5, all_stand, 0);
+}
+
 /* Rank 1 ends its communicator, while others call. */
 static int leaves(struct tow_mate *me)
 {
