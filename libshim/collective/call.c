@@ -511,7 +511,8 @@ void towi_calls_flush(struct tow_comm *comm)
 
 	towi_letters_withdraw(comm);
 	while (!comm->error && towi_left_us(until)) {
-		towi_works_doubt(comm, towi_comm_progress(comm));
+		towi_comm_progress(comm);
+		towi_works_doubt(comm);
 		if (!towi_works_open(comm, true) && towi_pairs_found(comm) && towi_pairs_idle(comm))
 			break;
 		towi_comm_sleep(comm, until);

@@ -130,8 +130,8 @@ void towi_work_end(struct tow_work *work);
 /* Have some not ended, those that were @freed included? */
 bool towi_works_open(const struct tow_comm *comm, bool freed);
 
-/* What they wait for may be late, or gone.  @any: something has come. */
-void towi_works_doubt(struct tow_comm *comm, bool any);
+/* What they wait for may be late, or gone. */
+void towi_works_doubt(struct tow_comm *comm);
 
 /* The communicator ends; those that were not freed say how they have ended. */
 void towi_works_leave(struct tow_comm *comm);

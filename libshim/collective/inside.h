@@ -81,7 +81,7 @@ struct tow_comm {
 	_Atomic int error;		/* it has failed */
 	uint32_t blamed;
 	uint64_t tell_until;		/* others are told of that */
-	uint64_t probe_us;		/* when to ask whether others are there, if nothing comes */
+	uint64_t probe_us;		/* when to ask whether others are there */
 	struct towi_board *board;
 	struct towi_member *members;	/* by rank */
 	uint64_t used[TOW_COLLECTIVES_MAX / 64];

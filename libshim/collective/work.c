@@ -73,7 +73,9 @@ void towi_work_begin(struct tow_work *work)
 	STAILQ_INIT(&work->open);
 	work->blamed = TOW_NO_RANK;
 	LIST_INSERT_HEAD(&comm->calls->all, work, all);
-	comm->probe_us = towi_until(TOWI_PROBE_US);
+	/* Not put off by what begins while others wait. */
+	if (!towi_left_us(comm->probe_us))
+		comm->probe_us = towi_until(TOWI_PROBE_US);
 	towi_pump_ready(&comm->calls->runner);
 	/* It sleeps, and looks for what it knew of. */
 	if (comm->driven)
@@ -133,8 +135,8 @@ static void look_who_left(struct tow_work *work)
 		work->ops->gone(work, rank);
 }
 
-/* While nothing comes others may be gone, or late. */
-static void doubt(struct tow_work *work, bool any, uint64_t now_us)
+/* It waits, and others may be gone, or late, also while something comes of other works. */
+static void doubt(struct tow_work *work, uint64_t now_us)
 {
 	struct tow_comm *comm = work->comm;
 
@@ -142,8 +144,6 @@ static void doubt(struct tow_work *work, bool any, uint64_t now_us)
 		return;
 	if (now_us >= work->until_us) {
 		work->ops->late(work);
-	} else if (any) {
-		comm->probe_us = now_us + TOWI_PROBE_US;
 	} else if (now_us >= comm->probe_us) {
 		comm->probe_us = now_us + TOWI_PROBE_US;
 		towi_board_probe(comm);
@@ -160,7 +160,7 @@ static int look(struct tow_work *work, bool *any, uint64_t *now_us)
 		*any = towi_comm_progress(work->comm);
 	*now_us = towi_now_ns() / 1000;
 	if (!work->ended)
-		doubt(work, *any, *now_us);
+		doubt(work, *now_us);
 	if (!work->ended)
 		return 0;
 	return work->status ? work->status : 1;
@@ -290,15 +290,15 @@ TOW_PUBLIC void tow_work_free(struct tow_work *work)
 
 /* ---- by a thread of the communicator's ----------------------------------------------------- */
 
-void towi_works_doubt(struct tow_comm *comm, bool any)
+void towi_works_doubt(struct tow_comm *comm)
 {
 	uint64_t now_us = towi_now_ns() / 1000;
 	struct tow_work *work;
 
 	LIST_FOREACH(work, &comm->calls->all, all) {
-		if (work->ended || (now_us < work->until_us && now_us < comm->probe_us && !any))
+		if (work->ended || (now_us < work->until_us && now_us < comm->probe_us))
 			continue;
-		doubt(work, any, now_us);
+		doubt(work, now_us);
 		/* That may have let go of the lock. */
 		break;
 	}
@@ -324,7 +324,7 @@ static void *drive(void *arg)
 	while (!comm->drive_ends) {
 		any = towi_comm_progress(comm);
 		now = towi_now_ns() / 1000;
-		towi_works_doubt(comm, any);
+		towi_works_doubt(comm);
 		if (any)
 			busy_until = now + comm->spin_us;
 		else if (now >= busy_until && !comm->drive_ends)
