@@ -29,7 +29,7 @@ static void advance_grants(struct towi_joint *joint)
 /* What is only stored comes to the array, if others can write there. */
 static bool lands_there(const struct towi_joint *joint, const struct towi_step *step)
 {
-	return step->to == TOWI_OUT && step->right == TOWI_NOWHERE && joint->out_place.edge;
+	return towi_is_stored(step) && joint->out_place.edge;
 }
 
 /* Where the next piece may land: false: not now. */

@@ -551,6 +551,12 @@ static inline uint64_t towi_step_bytes(const struct towi_joint *joint, const str
 	return step->count * joint->element;
 }
 
+/* Is what comes only stored in the result? */
+static inline bool towi_is_stored(const struct towi_step *step)
+{
+	return step->to == TOWI_OUT && step->right == TOWI_NOWHERE;
+}
+
 /* Does its message travel in records? */
 static inline bool towi_step_is_small(const struct towi_joint *joint, const struct towi_step *step)
 {
@@ -571,8 +577,8 @@ struct towi_span {
 struct towi_span towi_joint_span(const struct towi_joint *joint, enum towi_operand operand,
 				 const struct towi_step *step);
 
-/* What all ranks have to ask for alike, once its plan is made. */
-uint64_t towi_joint_mark(const struct towi_joint *joint, const struct tow_collective_attr *attr);
+/* Its plan, and its mark: 0; or the kind does not go that way: -EOPNOTSUPP. */
+int towi_joint_plan(struct towi_joint *joint, const struct tow_collective_attr *attr);
 
 /* WORK of its plan: 0 or a negative errno. */
 int towi_joint_take_sums(struct towi_joint *joint);

@@ -298,28 +298,17 @@ static int make(struct tow_collective *collective, int placed, uint32_t *blamed)
 {
 	struct tow_comm *comm = collective->joint.work.comm;
 	uint32_t missing = TOW_NO_RANK;
-	int ret;
+	int ret, found;
 
 	ret = agree(collective, placed ? placed : make_own(collective), blamed);
 	if (ret)
 		return ret;
-	ret = towi_made_find(collective, towi_until(comm->timeout_ms * 1000ULL), &missing);
-	if (ret)
+	found = towi_made_find(collective, towi_until(comm->timeout_ms * 1000ULL), &missing);
+	ret = agree(collective, found, blamed);
+	/* Others have been told that this rank cannot; it knows whose fault it is. */
+	if (found && *blamed == TOW_NO_RANK)
 		*blamed = missing;
-	return agree(collective, ret, blamed);
-}
-
-/* 0; or its plan cannot be: -EOPNOTSUPP. */
-static int plan(struct tow_collective *collective)
-{
-	struct towi_joint *joint = &collective->joint;
-	struct towi_schedule schedule;
-
-	towi_plan_call(joint, &collective->attr);
-	if (towi_schedule_begin(&schedule, &joint->plan, TOWI_SENDS))
-		return -EOPNOTSUPP;
-	joint->mark = towi_joint_mark(joint, &collective->attr);
-	return 0;
+	return ret;
 }
 
 static int new_collective(struct tow_comm *comm, const struct tow_collective_attr *attr,
@@ -336,7 +325,7 @@ static int new_collective(struct tow_comm *comm, const struct tow_collective_att
 	collective->joint.type = type;
 	collective->places = calloc(comm->ranks, sizeof(*collective->places));
 	towi_made_init(collective);
-	ret = collective->places ? plan(collective) : -ENOMEM;
+	ret = collective->places ? towi_joint_plan(&collective->joint, attr) : -ENOMEM;
 	if (ret)
 		free_memory(collective);
 	else

@@ -15,7 +15,7 @@ struct asked {
 
 /* ---- what all ranks have to ask for alike --------------------------------------------- */
 
-uint64_t towi_joint_mark(const struct towi_joint *joint, const struct tow_collective_attr *attr)
+static uint64_t mark_of(const struct towi_joint *joint, const struct tow_collective_attr *attr)
 {
 	const struct tow_dtype *dtype = &attr->dtype;
 	uint64_t mark = towi_mixed(1, attr->kind);
@@ -24,6 +24,17 @@ uint64_t towi_joint_mark(const struct towi_joint *joint, const struct tow_collec
 	mark = towi_mixed(mark, (uint64_t)attr->reduction << 32 | attr->root);
 	mark = towi_mixed(mark, attr->count);
 	return towi_mixed(towi_mixed(mark, joint->plan.way), joint->plan.piece);
+}
+
+int towi_joint_plan(struct towi_joint *joint, const struct tow_collective_attr *attr)
+{
+	struct towi_schedule schedule;
+
+	towi_plan_call(joint, attr);
+	if (towi_schedule_begin(&schedule, &joint->plan, TOWI_SENDS))
+		return -EOPNOTSUPP;
+	joint->mark = mark_of(joint, attr);
+	return 0;
 }
 
 /* ---- arrays ----------------------------------------------------------------------------- */
@@ -96,14 +107,10 @@ static int check(struct tow_comm *comm, const struct asked *asked, enum towi_red
 
 static int prepare(struct towi_joint *joint, const struct asked *asked)
 {
-	struct towi_schedule schedule;
-	int ret;
+	int ret = towi_joint_plan(joint, &asked->attr);
 
-	towi_plan_call(joint, &asked->attr);
-	if (towi_schedule_begin(&schedule, &joint->plan, TOWI_SENDS))
-		return -EOPNOTSUPP;
-	joint->mark = towi_joint_mark(joint, &asked->attr);
-	ret = take_arrays(joint, &asked->attr);
+	if (!ret)
+		ret = take_arrays(joint, &asked->attr);
 	if (!ret)
 		ret = towi_joint_take_sums(joint);
 	return ret ? ret : take_places(joint);

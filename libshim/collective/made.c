@@ -36,7 +36,7 @@ bool towi_path_is_ready(const struct towi_path *path)
 	return !path->ready.slot || tow_slot_value(path->ready.slot) >= path->collective->begun;
 }
 
-void towi_path_failed(const struct towi_path *path, int status)
+static void path_failed(const struct towi_path *path, int status)
 {
 	struct tow_comm *comm = path->collective->joint.work.comm;
 
@@ -90,14 +90,14 @@ static void sent_ended(struct towi_op *op, int status)
 
 	made->sent.ended = true;
 	if (status)
-		towi_path_failed(made->path, status);
+		path_failed(made->path, status);
 	towi_made_sents_end(made->path->collective);
 }
 
 static void told(struct towi_op *op, int status)
 {
 	if (status)
-		towi_path_failed(TOWI_OUTER(op, struct towi_path, tells), status);
+		path_failed(TOWI_OUTER(op, struct towi_path, tells), status);
 }
 
 void towi_path_init(struct towi_path *path, struct tow_collective *collective, uint32_t rank)

@@ -100,9 +100,6 @@ int towi_made_find(struct tow_collective *collective, uint64_t until, uint32_t *
 void towi_made_free_paths(struct tow_collective *collective);
 void towi_made_hide(struct tow_collective *collective);
 
-/* Does a rank wait for others to say that they have begun?  See design/collective.md. */
-bool towi_made_asks(const struct tow_collective *collective);
-
 /* ---- relay.c: what the kernel passes on by itself ---- */
 
 /* Messages of a chain, at most. */
@@ -145,12 +142,6 @@ static inline uint32_t towi_lane_of(const struct towi_progress *all, uint64_t me
 	return (uint32_t)(message % towi_lanes(all));
 }
 
-/* Is what comes only stored in the result? */
-static inline bool towi_is_stored(const struct towi_step *step)
-{
-	return step->to == TOWI_OUT && step->right == TOWI_NOWHERE;
-}
-
 static inline void towi_progressed(struct towi_progress *progress, uint64_t bytes, bool stored)
 {
 	progress->messages++;
@@ -166,9 +157,6 @@ uint8_t towi_path_prep(const struct towi_path *path, const struct towi_step *ste
 
 /* Sends that have ended are known no longer, as far as all before them have. */
 void towi_made_sents_end(struct tow_collective *collective);
-
-/* Something sent there has failed. */
-void towi_path_failed(const struct towi_path *path, int status);
 
 /* The other end has begun the call; or it follows from what this rank knows. */
 bool towi_path_is_ready(const struct towi_path *path);

@@ -76,7 +76,8 @@ int towi_made_count(struct tow_collective *collective)
 	       0 : -ENOMEM;
 }
 
-bool towi_made_asks(const struct tow_collective *collective)
+/* Does a rank wait for others to say that they have begun? */
+static bool asks(const struct tow_collective *collective)
 {
 	enum towi_plan_kind kind = collective->joint.plan.kind;
 
@@ -126,7 +127,7 @@ static int show_path(struct towi_path *path)
 
 	for (i = 0; !ret && i < towi_lanes(&path->comes); i++)
 		ret = make_slot(path, "lane", i, &path->lanes[i].slot);
-	if (!ret && path->goes.messages && towi_made_asks(collective))
+	if (!ret && path->goes.messages && asks(collective))
 		ret = make_slot(path, "ready", READY, &path->ready.slot);
 	if (!ret && path->comes.scratch)
 		ret = show_array(collective, &collective->scratch, "scratch", path->scratch_at,
@@ -211,7 +212,7 @@ static int find_path(struct towi_path *path)
 
 	for (i = 0; !ret && i < towi_lanes(&path->goes); i++)
 		ret = find_slot(path, "lane", i, &path->lanes[i]);
-	if (!ret && path->comes.messages && towi_made_asks(collective))
+	if (!ret && path->comes.messages && asks(collective))
 		ret = find_slot(path, "ready", READY, &path->ready);
 	if (!ret && path->goes.scratch)
 		ret = find_array(path, "scratch", own, path->goes.scratch, &path->scratch);

@@ -209,7 +209,7 @@ static bool write_large(struct towi_joint *joint, struct towi_pair *pair)
 		return false;
 	slot = towi_grant_at(track, number)->slot;
 	if (slot >= 0) {
-		if (joint->writes.step.right == TOWI_NOWHERE && joint->writes.step.to == TOWI_OUT)
+		if (towi_is_stored(&joint->writes.step))
 			calls->stats.copied_bytes += towi_step_bytes(joint, &joint->writes.step);
 		carry_out(joint, towi_slot_at(&calls->pools[TOWI_OF_CALLS], slot));
 	}
