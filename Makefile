@@ -150,6 +150,7 @@ $(training_code): Documentation/examples/training/tensors.proto
 include scripts/make/modules.mk
 include scripts/make/tests.mk
 include scripts/make/install.mk
+include scripts/make/torch.mk
 -include scripts/make/check.mk
 
 # Kernels are the one thing that takes minutes to make again.

@@ -9,8 +9,10 @@
 #help check-quick    the same in 5 minutes: 6.1 only
 #help check-host     only what needs no virtual machine
 #help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 7 debug' kernels
+#help check-torch    the tests of PyTorch's backend, which bring PyTorch with them: 150 packages
 #help demo           two virtual machines: load the module, look at it, an RDMA ping; KERNEL=6.12
 #help                TRANSPORT=rxe (dma: through an IOMMU)
+#help demo-torch     two machines train with PyTorch, over towline and over Gloo; brings PyTorch with it
 #help lint           every linter over every file
 #help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses
 #help                AGAINST=COMMIT compares with that commit's towline: build/bench/against.json
@@ -41,8 +43,14 @@ check-quick:
 check-host:
 	@scripts/check/check --host
 
+check-torch:
+	@TESTS='$(or $(TESTS),torch/*)' scripts/check/check --full
+
 demo:
 	@scripts/demo
+
+demo-torch:
+	@scripts/demo torch
 
 lint:
 	@scripts/lint
@@ -70,4 +78,4 @@ clean-cache:
 	@mkdir -p $(cache) && flock $(cache)/lock \
 		find $(cache) -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
 
-.PHONY: flaky clean-cache setup check check-full check-quick check-host demo lint bench soak before coverage
+.PHONY: flaky clean-cache setup check check-full check-quick check-host check-torch demo demo-torch lint bench soak before coverage

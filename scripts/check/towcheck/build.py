@@ -10,9 +10,9 @@ from towlab import cache
 from . import TOP, UserError, host, say
 
 
-def setup(kernels):
-    """Packages and kernels; kernels that are there stay as they are."""
-    command = [TOP / "scripts/setup", "--keep", *kernels]
+def setup(kernels, torch=False):
+    """Packages, PyTorch's too if it is wanted, and kernels; kernels that are there stay as they are."""
+    command = [TOP / "scripts/setup", "--keep", *(["--torch"] if torch else []), *kernels]
     started = time.monotonic()
     # Its progress and its questions go straight to the person.
     code = subprocess.run(command, cwd=TOP, check=False,
