@@ -308,7 +308,7 @@ def test_late_letters(rank, _):
     begin()
     one = dist.new_group(timeout=datetime.timedelta(seconds=2))
     if rank == 0:
-        with raises(RuntimeError, "rank 1", "ETIMEDOUT"):
+        with raises(RuntimeError, "gather", "ETIMEDOUT"):
             dist.gather(torch.zeros(3), [torch.zeros(3) for _ in range(3)], group=one)
     elif rank == 1:
         time.sleep(4)
@@ -407,14 +407,16 @@ def test_another_call(rank, size):
 
 def test_late(rank, _):
     """Rank 1 does not come: it is named, and the group has failed."""
-    begin(3)
+    begin()
+    one = dist.new_group(timeout=datetime.timedelta(seconds=3))
     if rank == 1:
-        time.sleep(5)
+        time.sleep(6)
     else:
         with raises(RuntimeError, "rank 1 did not come in time", "ETIMEDOUT"):
-            dist.all_reduce(torch.ones(5))
+            dist.all_reduce(torch.ones(5), group=one)
         with raises(RuntimeError, "rank 1"):
-            dist.barrier()
+            dist.barrier(group=one)
+    dist.barrier()
 
 
 @marked(ends={2: -9})

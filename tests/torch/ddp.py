@@ -8,6 +8,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 STEPS, BATCH = 6, 8
 DDP = towline.torch.DistributedDataParallel
+# Else all of this net is one.
+dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 17
 
 
 def net():
@@ -45,7 +47,7 @@ def sgd(parameters):
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
 
 
-def close(model, wanted, tolerance=1e-5):
+def close(model, wanted, tolerance=1e-4):
     """Parameters are as wanted, up to rounding."""
     for one, other in zip(model.parameters(), wanted):
         torch.testing.assert_close(one.detach(), other.detach(), rtol=tolerance, atol=tolerance)
@@ -127,7 +129,7 @@ def test_sharded_optimizer(rank, size):
         model = DDP(net())
         optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
         train(model, optimizer, rank)
-        close(model, alone(size, lambda some: torch.optim.Adam(some, lr=0.01)), 1e-4)
+        close(model, alone(size, lambda some: torch.optim.Adam(some, lr=0.01)), 1e-3)
 
 
 def test_hooks(rank, size):

@@ -338,9 +338,13 @@ at::Tensor place_for(const at::Tensor &tensor)
 	return is_plain(tensor) ? tensor : room(tensor.sizes(), tensor);
 }
 
+/* From so many elements on; nothing has a place, too. */
 void *bytes_of(const at::Tensor &tensor, int64_t from = 0)
 {
-	return static_cast<char *>(tensor.data_ptr()) + from * tensor.element_size();
+	alignas(64) static char nothing[64];
+
+	return tensor.numel() ? static_cast<char *>(tensor.data_ptr()) + from * tensor.element_size() :
+				nothing;
 }
 
 void must_be_alike(const Tensors &tensors, const at::Tensor &like, size_t count)
