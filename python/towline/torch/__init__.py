@@ -16,12 +16,14 @@ to blame.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 import importlib.machinery
 import importlib.util
 import os
 import sys
+import weakref
 from typing import Any, Iterator, Optional
 
 import torch
@@ -54,8 +56,20 @@ _backend = sys.modules[__name__ + "._backend"] = _load()
 from ._persistent import Persistent, persistent     # noqa: E402
 
 
+_groups: Any = weakref.WeakSet()
+
+
 def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
-    return _backend.create(store, rank, size, timeout)
+    made = _backend.create(store, rank, size, timeout)
+    _groups.add(made)
+    return made
+
+
+@atexit.register
+def _leave() -> None:
+    """Who ends without destroy_process_group() has not died: what others need of it arrives first."""
+    for made in list(_groups):
+        _backend.close(made)
 
 
 _DEVICES: Any = {} if torch.__version__.startswith("1.") else {"devices": ["cpu"]}

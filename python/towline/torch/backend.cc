@@ -4,7 +4,7 @@
  *
  * One source for PyTorch 1.13 (c10d::ProcessGroup) and 2.x (c10d::Backend); towline/torch/__init__.py
  * registers what is here.  What a collective of c10d's does is done by one call of libtowline's, or
- * by several that begin together; nothing is done by a thread of this file but to complete futures.
+ * by several; nothing is done by a thread of this file but to complete futures.
  *
  * What may be asked by several threads is under a lock of its own, and none of these locks is held
  * while Python's is waited for: what may have objects of Python's in it dies without them.
@@ -460,13 +460,17 @@ public:
 		works_.push_back({ nullptr, bytes });
 		return &works_.back().work;
 	}
-	/* What next() was for: 0, or there is none. */
-	void begun(int error)
+	/* What next() was for: 0, or there is none; a communicator that has failed says who is to blame. */
+	void begun(tow_comm *comm, int error)
 	{
+		uint32_t blamed = TOW_NO_RANK;
+
 		if (!error)
 			return;
 		works_.pop_back();
-		fail(what_, error);
+		if (tow_comm_error(comm, &blamed) != error)
+			blamed = TOW_NO_RANK;
+		fail(what_, error, blamed);
 	}
 	/* The library uses their memory until the end. */
 	void hold(const at::Tensor &tensor) { held_.push_back(tensor.storage()); }
@@ -913,7 +917,9 @@ private:
 class Towline final : public Base {
 public:
 	Towline(const intrusive_ptr<c10d::Store> &store, int rank, int size, milliseconds timeout);
-	~Towline() override;
+	~Towline() override { close(); }
+	/* What has not ended is broken off, and nothing more can be begun. */
+	void close();
 
 	const std::string getBackendName() const override { return "towline"; }
 
@@ -958,8 +964,6 @@ public:
 	struct tow_comm_stats counts() const;
 
 private:
-	class Together;
-
 	milliseconds time(milliseconds asked) const
 	{
 		return asked == c10d::kUnsetTimeout || asked == kNoTimeout ? timeout_ : asked;
@@ -1001,17 +1005,6 @@ private:
 	std::list<intrusive_ptr<Call>> calls_;	/* that may not have ended */
 };
 
-/* Calls within begin together. */
-class Towline::Together {
-public:
-	explicit Together(tow_comm *comm) : comm_(comm) { tow_calls_begin(comm_); }
-	~Together() { tow_calls_end(comm_); }
-	Together(const Together &) = delete;
-	Together &operator=(const Together &) = delete;
-private:
-	tow_comm *const comm_;
-};
-
 Towline::Towline(const intrusive_ptr<c10d::Store> &store, int rank, int size, milliseconds timeout)
 	: Base(rank, size), timeout_(timeout), meeting_(store, rank, size, timeout)
 {
@@ -1049,13 +1042,12 @@ Towline::Towline(const intrusive_ptr<c10d::Store> &store, int rank, int size, mi
 	install_allocator();
 }
 
-/* What has not ended is broken off. */
-Towline::~Towline()
+void Towline::close()
 {
 	/* Python destroys it, and what ends now may call Python. */
 	std::unique_ptr<py::gil_scoped_release> python;
 
-	if (getpid() != process_)
+	if (getpid() != process_ || !comm_)
 		return;
 	if (Py_IsInitialized() && PyGILState_Check())
 		python = std::make_unique<py::gil_scoped_release>();
@@ -1066,6 +1058,7 @@ Towline::~Towline()
 		while (!call->look(1000 * SLICE.count()))
 			;
 	tow_comm_destroy(comm_);
+	comm_ = nullptr;
 	calls_.clear();
 	tow_group_destroy(group_);
 }
@@ -1108,6 +1101,8 @@ Making Towline::make(OpType type, const char *what, const char *title, const Ten
 	/* What the parent's threads held when a child was forked is held for ever. */
 	if (getpid() != process_)
 		fail(what, -EPERM);
+	if (!comm_)
+		throw std::runtime_error(std::string("towline: ") + what + ": the group has ended");
 	auto call = c10::make_intrusive<Call>(type, what, title, inputs);
 
 	call->gives(result);
@@ -1142,7 +1137,7 @@ void Towline::add_allreduce(Call &call, const at::Tensor &tensor, const c10d::Re
 
 	call.hold(data);
 	call.copies(tensor, data);
-	call.begun(tow_allreduce(comm_, nullptr, bytes_of(data), elements.count, elements.type,
+	call.begun(comm_, tow_allreduce(comm_, nullptr, bytes_of(data), elements.count, elements.type,
 				 reduction, &how, call.next()));
 }
 
@@ -1155,7 +1150,7 @@ void Towline::add_allgather(Call &call, at::Tensor out, const at::Tensor &in, mi
 
 	call.hold(data);
 	call.hold(out);
-	call.begun(tow_allgather(comm_, bytes_of(data), bytes_of(out), elements.count, elements.type,
+	call.begun(comm_, tow_allgather(comm_, bytes_of(data), bytes_of(out), elements.count, elements.type,
 				 &how, call.next()));
 }
 
@@ -1171,7 +1166,7 @@ void Towline::add_reduce_scatter(Call &call, const at::Tensor &out, const at::Te
 	call.hold(in);
 	call.hold(data);
 	call.copies(out, data);
-	call.begun(tow_reduce_scatter(comm_, bytes_of(in), bytes_of(data), elements.count,
+	call.begun(comm_, tow_reduce_scatter(comm_, bytes_of(in), bytes_of(data), elements.count,
 				      elements.type, reduction, &how, call.next()));
 }
 
@@ -1182,7 +1177,7 @@ void Towline::add_send(Call &call, const at::Tensor &tensor, int64_t from, int64
 	const tow_call_attr how = attr(timeout);
 
 	call.hold(tensor);
-	call.begun(tow_send(comm_, bytes_of(tensor, from), count * tensor.element_size(),
+	call.begun(comm_, tow_send(comm_, bytes_of(tensor, from), count * tensor.element_size(),
 			    element(TOW_DTYPE_UINT, 8), to, tag, &how, call.next()));
 }
 
@@ -1193,7 +1188,7 @@ void Towline::add_receive(Call &call, const at::Tensor &tensor, int64_t from, in
 	const tow_call_attr how = attr(timeout);
 
 	call.hold(tensor);
-	call.begun(tow_receive(comm_, bytes_of(tensor, from), bytes, element(TOW_DTYPE_UINT, 8),
+	call.begun(comm_, tow_receive(comm_, bytes_of(tensor, from), bytes, element(TOW_DTYPE_UINT, 8),
 			       sender, tag, &how, call.next(bytes)));
 }
 
@@ -1212,7 +1207,7 @@ intrusive_ptr<Work> Towline::broadcast(Tensors &tensors, const c10d::BroadcastOp
 	call->hold(data);
 	if (getRank() != opts.rootRank)
 		call->copies(tensor, data);
-	call->begun(tow_broadcast(comm_, bytes_of(data), elements.count, elements.type,
+	call->begun(comm_, tow_broadcast(comm_, bytes_of(data), elements.count, elements.type,
 				  opts.rootRank, &how, call->next()));
 	return call;
 }
@@ -1237,7 +1232,6 @@ intrusive_ptr<Work> Towline::allreduce_coalesced(Tensors &tensors,
 	}
 	auto call = make(OpType::ALLREDUCE_COALESCED, "all_reduce_coalesced", "towline:all_reduce",
 			 tensors, tensors);
-	Together together(comm_);
 
 	for (const at::Tensor &tensor : tensors)
 		add_allreduce(*call, tensor, opts.reduceOp, opts.timeout);
@@ -1258,7 +1252,7 @@ intrusive_ptr<Work> Towline::reduce(Tensors &tensors, const c10d::ReduceOptions 
 	call->hold(data);
 	if (getRank() == opts.rootRank)
 		call->copies(tensor, data);
-	call->begun(tow_reduce(comm_, bytes_of(data), bytes_of(data), elements.count, elements.type,
+	call->begun(comm_, tow_reduce(comm_, bytes_of(data), bytes_of(data), elements.count, elements.type,
 			       reduction, opts.rootRank, &how, call->next()));
 	return call;
 }
@@ -1311,7 +1305,6 @@ intrusive_ptr<Work> Towline::allgather_coalesced_base(Tensors &outs, Tensors &in
 			invalid("what comes has as many elements as all ranks' tensors");
 	}
 	auto call = make(type, what, "towline:all_gather", ins, outs);
-	Together together(comm_);
 
 	for (size_t i = 0; i < ins.size(); i++) {
 		const at::Tensor all = place_for(outs[i]);
@@ -1336,7 +1329,6 @@ intrusive_ptr<Work> Towline::allgather_coalesced(std::vector<Tensors> &outs, Ten
 	}
 	auto call = make(OpType::ALLGATHER_COALESCED, "all_gather_coalesced", "towline:all_gather",
 			 ins, outs[getRank()]);
-	Together together(comm_);
 
 	for (size_t i = 0; i < ins.size(); i++) {
 		must_be_here(ins[i]);
@@ -1392,7 +1384,6 @@ intrusive_ptr<Work> Towline::reduce_scatter_base(Tensors &outs, Tensors &ins, Op
 		reduction_of(opts.reduceOp, ins[i]);
 	}
 	auto call = make(type, "reduce_scatter", "towline:reduce_scatter", ins, outs);
-	Together together(comm_);
 
 	for (size_t i = 0; i < ins.size(); i++)
 		add_reduce_scatter(*call, outs[i], whole(ins[i]), opts.reduceOp, opts.timeout);
@@ -1426,7 +1417,7 @@ intrusive_ptr<Work> Towline::barrier(const c10d::BarrierOptions &opts)
 	auto call = make(OpType::BARRIER, "barrier", "towline:barrier", {}, {});
 	const tow_call_attr how = attr(opts.timeout);
 
-	call->begun(tow_barrier(comm_, &how, call->next()));
+	call->begun(comm_, tow_barrier(comm_, &how, call->next()));
 	return call;
 }
 
@@ -1544,7 +1535,6 @@ intrusive_ptr<Work> Towline::gather(std::vector<Tensors> &outs, Tensors &ins,
 		must_be_alike(outs[0], data, getSize());
 	auto call = make(OpType::GATHER, "gather", "towline:gather", ins, root ? outs[0] : Tensors());
 	const uint32_t tag = next_tag();
-	Together together(comm_);
 
 	if (!root) {
 		add_send(*call, data, 0, data.numel(), opts.rootRank, tag, opts.timeout);
@@ -1578,7 +1568,6 @@ intrusive_ptr<Work> Towline::scatter(Tensors &outs, std::vector<Tensors> &ins,
 		must_be_alike(ins[0], out, getSize());
 	auto call = make(OpType::SCATTER, "scatter", "towline:scatter", root ? ins[0] : Tensors(), outs);
 	const uint32_t tag = next_tag();
-	Together together(comm_);
 
 	if (!root) {
 		const at::Tensor to = place_for(out);
@@ -1638,7 +1627,6 @@ intrusive_ptr<Work> Towline::alltoall_base(at::Tensor &out, at::Tensor &in,
 	const uint32_t tag = next_tag();
 	const at::Tensor from = whole(in), to = place_for(out);
 	int64_t at_in = 0, at_out = 0;
-	Together together(comm_);
 
 	call->copies(out, to);
 	for (int rank = 0; rank < getSize(); rank++) {
@@ -1670,7 +1658,6 @@ intrusive_ptr<Work> Towline::alltoall(Tensors &outs, Tensors &ins, const c10d::A
 	must_be_alike({ outs[getRank()] }, ins[getRank()], 1);
 	auto call = make(OpType::ALLTOALL, "all_to_all", "towline:all_to_all", ins, outs);
 	const uint32_t tag = next_tag();
-	Together together(comm_);
 
 	for (size_t rank = 0; rank < ranks; rank++) {
 		const at::Tensor from = whole(ins[rank]), &out = outs[rank];
@@ -1805,6 +1792,7 @@ PYBIND11_MODULE(_backend, module)
 		return intrusive_ptr<Base>(c10::make_intrusive<Towline>(store, rank, size, timeout));
 	}, Released());
 	module.def("abort", [](const intrusive_ptr<Base> &group) { ours(group).break_off(); }, Released());
+	module.def("close", [](const intrusive_ptr<Base> &group) { ours(group).close(); }, Released());
 	module.def("monitored_barrier", [](const intrusive_ptr<Base> &group, milliseconds timeout,
 					   bool wait_all_ranks) {
 		c10d::BarrierOptions opts;
