@@ -28,7 +28,7 @@ def net(width=50):
     torch.manual_seed(3)
     model = torch.nn.Sequential(torch.nn.Linear(20, width), torch.nn.BatchNorm1d(width),
                                 torch.nn.Linear(width, 5))
-    model.register_buffer("half", torch.ones(7, dtype=torch.bfloat16))
+    model.register_buffer("sevens", torch.ones(7, dtype=torch.bfloat16))
     return model
 
 
@@ -38,7 +38,7 @@ def step_of(model, optimizer, step):
     optimizer.zero_grad()
     model(torch.randn(16, 20, generator=generator)).square().mean().backward()
     optimizer.step()
-    model.half += 1
+    model.sevens += 1
     optimizer.param_groups[0]["lr"] *= 0.99
 
 

@@ -64,6 +64,8 @@ using Base = c10d::ProcessGroup;
 constexpr milliseconds SLICE(100);
 /* How long to wait for the reason why another rank could not come. */
 constexpr milliseconds REASON(2000);
+/* How long calls that were forgotten may take to end when their group does. */
+constexpr milliseconds GRACE(5000);
 /* How many calls are looked at as one is made: more than one. */
 constexpr size_t LOOKED_AT = 3;
 /* Letters of c10d's collectives, and of its own monitored barriers, have tags that programs have not. */
@@ -497,6 +499,7 @@ public:
 
 	/* Is there a future, which is for the completer to complete? */
 	bool has_future() const { return has_future_; }
+	bool is_letter() const { return c10d::isP2POp(opType_); }
 	/* Has it ended, as somebody has found? */
 	bool over() const { return ended(); }
 	/* Has it ended?  Goes on for so long; false also if another thread is at it and @us is 0. */
@@ -918,7 +921,7 @@ class Towline final : public Base {
 public:
 	Towline(const intrusive_ptr<c10d::Store> &store, int rank, int size, milliseconds timeout);
 	~Towline() override { close(); }
-	/* What has not ended is broken off, and nothing more can be begun. */
+	/* What does not end soon is broken off, and nothing more can be begun. */
 	void close();
 
 	const std::string getBackendName() const override { return "towline"; }
@@ -1051,6 +1054,12 @@ void Towline::close()
 		return;
 	if (Py_IsInitialized() && PyGILState_Check())
 		python = std::make_unique<py::gil_scoped_release>();
+	/* What all ranks do ends if they come; a letter may be one that nobody wants. */
+	const Clock::time_point until = Clock::now() + GRACE;
+
+	for (const auto &call : calls_)
+		while (!call->is_letter() && !call->look(1000 * SLICE.count()) && Clock::now() < until)
+			;
 	if (!std::all_of(calls_.begin(), calls_.end(), [](auto &call) { return call->look(0); }))
 		tow_comm_abort(comm_);
 	/* Then no thread that waits is in the library. */
