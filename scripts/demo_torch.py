@@ -17,11 +17,14 @@ SECONDS = 400
 
 
 def torchrun(name, words, port):
-    """What a node runs; PyTorch's own threads would fight for the emulated processors."""
+    """What a node runs; PyTorch's own threads would fight for the emulated processors.
+
+    Debian's torchrun wants to be told what to redirect: of a ninth rank.
+    """
     return (f"mkdir -p {LOGS}/{name}; export OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=eth0 "
             "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=python TOWLINE_LIBRARY=build/lib/libtowline.so.0 "
             "TOWLINE_TORCH=build/torch/_backend.so; "
-            f"exec torchrun --nnodes 2 --node_rank $TOW_LAB_NODE --master_addr {ROOT} "
+            f"exec torchrun -r 9:1 -t 9:1 --nnodes 2 --node_rank $TOW_LAB_NODE --master_addr {ROOT} "
             f"--master_port {port} {EXAMPLE}/train.py --steps {STEPS} "
             f"--log {LOGS}/{name}/rank-$TOW_LAB_NODE.jsonl {words}")
 
