@@ -300,6 +300,27 @@ const at::Tensor &only(const Tensors &tensors)
 	return tensors[0];
 }
 
+void must_match(const at::Tensor &one, const at::Tensor &other)
+{
+	must_be_here(one);
+	must_be_here(other);
+	if (one.scalar_type() != other.scalar_type())
+		throw py::type_error("towline: tensors of one call have elements of one type");
+}
+
+const Tensors &only_list(const std::vector<Tensors> &lists)
+{
+	if (lists.size() != 1)
+		invalid("one list of tensors is wanted");
+	return lists[0];
+}
+
+void must_be_of_root(const std::vector<Tensors> &lists, bool root)
+{
+	if (lists.size() != (root ? 1 : 0))
+		invalid("one list of tensors is wanted at the root, and none at other ranks");
+}
+
 /* A tensor like that, in the arena if there is room: nothing of it is copied by the library. */
 at::Tensor room(at::IntArrayRef sizes, const at::Tensor &like)
 {
@@ -355,9 +376,7 @@ void must_be_alike(const Tensors &tensors, const at::Tensor &like, size_t count)
 		invalid("a list of " + std::to_string(count) + " tensors is wanted, not of " +
 			std::to_string(tensors.size()));
 	for (const at::Tensor &tensor : tensors) {
-		must_be_here(tensor);
-		if (tensor.scalar_type() != like.scalar_type())
-			throw py::type_error("towline: tensors of one call have elements of one type");
+		must_match(tensor, like);
 		if (tensor.numel() != like.numel())
 			invalid("tensors of one call have as many elements");
 	}
@@ -501,7 +520,11 @@ public:
 	bool has_future() const { return has_future_; }
 	bool is_letter() const { return c10d::isP2POp(opType_); }
 	/* Has it ended, as somebody has found? */
-	bool over() const { return ended(); }
+	bool ended() const
+	{
+		std::lock_guard<std::mutex> locked(mutex_);
+		return completed_;
+	}
 	/* Has it ended?  Goes on for so long; false also if another thread is at it and @us is 0. */
 	bool look(uint32_t us);
 	/* It was broken off, or its communicator has failed: others may write to its memory. */
@@ -534,11 +557,6 @@ private:
 
 	void take(const Part &part, int ret, uint32_t blamed);
 	void complete_future(c10::ivalue::Future &future);
-	bool ended() const
-	{
-		std::lock_guard<std::mutex> locked(mutex_);
-		return completed_;
-	}
 
 	const std::string what_;
 	/* Who asks the library, or changes what follows. */
@@ -1098,7 +1116,7 @@ void Towline::keep(const intrusive_ptr<Call> &call)
 	}
 	/* Who waits for a future may make calls, in which this one would come too late. */
 	some.remove_if([](const auto &one) {
-		return (one->has_future() ? one->over() : one->look(0)) && !one->tainted();
+		return (one->has_future() ? one->ended() : one->look(0)) && !one->tainted();
 	});
 	std::lock_guard<std::mutex> locked(lock_);
 	calls_.splice(calls_.end(), some);
@@ -1271,9 +1289,7 @@ intrusive_ptr<Work> Towline::allgather(std::vector<Tensors> &outs, Tensors &ins,
 {
 	const at::Tensor &in = only(ins);
 
-	if (outs.size() != 1)
-		invalid("one list of tensors is wanted");
-	const Tensors &out = outs[0];
+	const Tensors &out = only_list(outs);
 
 	must_be_alike(out, in, getSize());
 	auto call = make(OpType::ALLGATHER, "all_gather", "towline:all_gather", ins, out);
@@ -1306,10 +1322,7 @@ intrusive_ptr<Work> Towline::allgather_coalesced_base(Tensors &outs, Tensors &in
 	if (outs.size() != ins.size())
 		invalid("as many tensors are wanted for what comes as there are");
 	for (size_t i = 0; i < ins.size(); i++) {
-		must_be_here(ins[i]);
-		must_be_here(outs[i]);
-		if (outs[i].scalar_type() != ins[i].scalar_type())
-			throw py::type_error("towline: tensors of one call have elements of one type");
+		must_match(outs[i], ins[i]);
 		if (outs[i].numel() != getSize() * ins[i].numel())
 			invalid("what comes has as many elements as all ranks' tensors");
 	}
@@ -1355,9 +1368,7 @@ intrusive_ptr<Work> Towline::reduce_scatter(Tensors &outs, std::vector<Tensors> 
 {
 	const at::Tensor &out = only(outs);
 
-	if (ins.size() != 1)
-		invalid("one list of tensors is wanted");
-	const Tensors &in = ins[0];
+	const Tensors &in = only_list(ins);
 
 	must_be_alike(in, out, getSize());
 	reduction_of(opts.reduceOp, out);
@@ -1384,10 +1395,7 @@ intrusive_ptr<Work> Towline::reduce_scatter_base(Tensors &outs, Tensors &ins, Op
 	if (outs.size() != ins.size())
 		invalid("as many tensors are wanted for what comes as there are");
 	for (size_t i = 0; i < ins.size(); i++) {
-		must_be_here(ins[i]);
-		must_be_here(outs[i]);
-		if (outs[i].scalar_type() != ins[i].scalar_type())
-			throw py::type_error("towline: tensors of one call have elements of one type");
+		must_match(outs[i], ins[i]);
 		if (ins[i].numel() != getSize() * outs[i].numel())
 			invalid("what is reduced has as many elements as all ranks get");
 		reduction_of(opts.reduceOp, ins[i]);
@@ -1538,8 +1546,7 @@ intrusive_ptr<Work> Towline::gather(std::vector<Tensors> &outs, Tensors &ins,
 	const bool root = getRank() == opts.rootRank;
 
 	must_be_rank(opts.rootRank);
-	if (outs.size() != (root ? 1 : 0))
-		invalid("one list of tensors is wanted at the root, and none at other ranks");
+	must_be_of_root(outs, root);
 	if (root)
 		must_be_alike(outs[0], data, getSize());
 	auto call = make(OpType::GATHER, "gather", "towline:gather", ins, root ? outs[0] : Tensors());
@@ -1571,8 +1578,7 @@ intrusive_ptr<Work> Towline::scatter(Tensors &outs, std::vector<Tensors> &ins,
 	const bool root = getRank() == opts.rootRank;
 
 	must_be_rank(opts.rootRank);
-	if (ins.size() != (root ? 1 : 0))
-		invalid("one list of tensors is wanted at the root, and none at other ranks");
+	must_be_of_root(ins, root);
 	if (root)
 		must_be_alike(ins[0], out, getSize());
 	auto call = make(OpType::SCATTER, "scatter", "towline:scatter", root ? ins[0] : Tensors(), outs);
@@ -1623,10 +1629,7 @@ intrusive_ptr<Work> Towline::alltoall_base(at::Tensor &out, at::Tensor &in,
 					   std::vector<int64_t> &in_splits,
 					   const c10d::AllToAllOptions &opts)
 {
-	must_be_here(in);
-	must_be_here(out);
-	if (out.scalar_type() != in.scalar_type())
-		throw py::type_error("towline: tensors of one call have elements of one type");
+	must_match(out, in);
 	const std::vector<int64_t> comes = parts_of(out, out_splits, getSize());
 	const std::vector<int64_t> goes = parts_of(in, in_splits, getSize());
 
@@ -1659,10 +1662,7 @@ intrusive_ptr<Work> Towline::alltoall(Tensors &outs, Tensors &ins, const c10d::A
 	if (outs.size() != ranks || ins.size() != ranks)
 		invalid("lists of one tensor for each rank are wanted");
 	for (size_t rank = 0; rank < ranks; rank++) {
-		must_be_here(outs[rank]);
-		must_be_here(ins[rank]);
-		if (outs[rank].scalar_type() != ins[rank].scalar_type())
-			throw py::type_error("towline: tensors of one call have elements of one type");
+		must_match(outs[rank], ins[rank]);
 	}
 	must_be_alike({ outs[getRank()] }, ins[getRank()], 1);
 	auto call = make(OpType::ALLTOALL, "all_to_all", "towline:all_to_all", ins, outs);
