@@ -288,19 +288,33 @@ static bool go_once(struct tow_comm *comm)
 	return joints_end(comm, comm->error ? UINT64_MAX : behind) || any;
 }
 
+/* They begin together, when all are there; what has failed ends. */
+static bool is_held(const struct towi_calls *calls)
+{
+	return calls->held && !calls->comm->error;
+}
+
 static void go_on(struct towi_runner *runner)
 {
 	struct towi_calls *calls = (struct towi_calls *)runner;
+	bool any;
 
 	calls->again = true;
-	if (calls->going || calls->held || calls->over)
+	if (calls->going || calls->over)
 		return;
 	calls->going = true;
-	while (calls->again) {
-		calls->again = go_once(calls->comm);
-		calls->comm->moved |= calls->again;
+	while (calls->again && !is_held(calls)) {
+		calls->again = false;
+		any = go_once(calls->comm);
+		/* Another thread has something to be done that this one had passed. */
+		calls->again |= any;
+		calls->comm->moved |= any;
 	}
 	calls->going = false;
+	if (calls->unarmed && !is_held(calls)) {
+		calls->unarmed = false;
+		towi_pump_wake(&calls->comm->pump);
+	}
 }
 
 /* ---- calls --------------------------------------------------------------------------- */
@@ -311,6 +325,11 @@ bool towi_calls_arm(struct tow_comm *comm)
 
 	if (comm->pump.over)
 		return true;
+	/* What is there already may have to wait, and go_on() wakes whoever sleeps now. */
+	if (comm->calls->going || is_held(comm->calls)) {
+		comm->calls->unarmed = true;
+		return true;
+	}
 	/* Then there is room, and nothing lets go of the lock. */
 	towi_pump_submit(&comm->pump);
 	TAILQ_FOREACH(joint, &comm->calls->made_ones, next)

@@ -511,6 +511,7 @@ struct towi_calls {
 	struct towi_quarrels *quarrels;
 	uint32_t quarrels_count;
 	bool going, again;		/* a thread goes on with them, and is to do so once more */
+	bool unarmed;			/* somebody sleeps until it has */
 	bool asking;			/* a thread finds out who is late, */
 	struct tow_work *late;		/* for that one; NULL: it is gone by now */
 	bool over;			/* nothing goes on any more */
@@ -586,7 +587,7 @@ int towi_joint_take_sums(struct towi_joint *joint);
 /* The round of the first send that has not completed. */
 uint64_t towi_joint_sent(const struct towi_joint *joint);
 
-/* Something comes when there is something to do: false: there is already. */
+/* Something comes, or wakes, when there is something to do: false: there is already. */
 bool towi_calls_arm(struct tow_comm *comm);
 
 /* Of a collective's (made.c): the next step is carried out, if it can be now. */

@@ -170,8 +170,7 @@ static int sleep_for_it(struct tow_work *work, uint64_t end)
 {
 	struct tow_comm *comm = work->comm;
 
-	/* What another thread goes on with it tells of. */
-	if (!comm->calls->going && !towi_calls_arm(comm))
+	if (!towi_calls_arm(comm))
 		return 0;
 	return towi_comm_sleep(comm, work->until_us < end ? work->until_us : end);
 }
@@ -306,7 +305,7 @@ void towi_works_doubt(struct tow_comm *comm)
 
 static void rest(struct tow_comm *comm)
 {
-	if (!comm->calls->going && !towi_calls_arm(comm))
+	if (!towi_calls_arm(comm))
 		return;
 	if (towi_works_open(comm, true) || comm->pump.over)
 		towi_comm_sleep(comm, UINT64_MAX);

@@ -37,7 +37,12 @@ static struct how all_kinds(const struct tow_mate *me, uint32_t number)
 	};
 }
 
-/* They begin at different times, and wait in different orders. */
+static bool begin_together(const struct tow_mate *me, struct job *jobs, uint32_t count)
+{
+	return !tow_calls_begin(me->comm) && begin_all(me, jobs, count) && !tow_calls_end(me->comm);
+}
+
+/* They begin at different times, at some ranks together, and wait in different orders. */
 static int at_once(struct tow_mate *me, uint32_t count,
 		   struct how (*how)(const struct tow_mate *me, uint32_t number))
 {
@@ -49,7 +54,7 @@ static int at_once(struct tow_mate *me, uint32_t count,
 	if (!make_all(me, jobs, count, how))
 		return WRONG(me);
 	usleep(me->rank * 5000);
-	if (!begin_all(me, jobs, count))
+	if (!(me->rank % 2 ? begin_together : begin_all)(me, jobs, count))
 		return WRONG(me);
 	for (uint32_t i = 0; i < count; i++)
 		well &= finish(me, &jobs[(i * steps[me->rank] + me->rank) % count]);

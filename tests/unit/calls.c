@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Calls (tow_allreduce() and its like) of ranks which are threads here and processes of a node that
- * is played: all kinds, many at once, by many threads; ranks that make different calls, die, abort,
- * leave early, or are refused something; and rank 0's numbers by which all choose.
+ * is played: all kinds, many at once, together, by many threads; ranks that make different calls,
+ * die, abort, leave early, or are refused something; and rank 0's numbers by which all choose.
  */
 /* build: also tsan */
 /* build: link -Wl,--wrap=towi_group_gather */
@@ -282,6 +282,98 @@ static void test_threads(void)
 {
 	ksft_test_result(all_do(3, do_with_helpers), "threads wait, test and free\n");
 	ksft_test_result(all_do(3, do_by_threads), "threads make calls\n");
+}
+
+/* ---- calls that begin together ----------------------------------------------- */
+
+#define TOGETHER	12U
+
+/* Another rank's may have come long before. */
+static int make_together(struct rank *me, struct call *calls, uint32_t round)
+{
+	for (uint32_t i = 0; i < TOGETHER; i++) {
+		calls[i].how = own(me, nth(i + 4000 + round * TOGETHER, me->ranks));
+		prepare(me, &calls[i]);
+		if (i == round % TOGETHER && (round + me->rank) % 2)
+			usleep(20000);
+		me->ret = make(me, &calls[i], false);
+		if (me->ret)
+			return __LINE__;
+	}
+	return tow_barrier(me->comm, NULL, NULL) == -EBUSY ? 0 : __LINE__;
+}
+
+/* Twice, of which the first end ends nothing. */
+static int do_round_together(struct rank *me, uint32_t round, struct call *calls)
+{
+	struct tow_comm_stats before = { .size = sizeof(before) }, after = before;
+	int wrong;
+
+	if (tow_calls_begin(me->comm) || tow_calls_begin(me->comm) ||
+	    tow_comm_stats(me->comm, &before))
+		return __LINE__;
+	wrong = make_together(me, calls, round);
+	if (wrong)
+		return wrong;
+	if (tow_calls_end(me->comm) || tow_comm_stats(me->comm, &after))
+		return __LINE__;
+	/* Another thread may have been going on. */
+	if (!comm_attr.flags && memcmp(&before, &after, sizeof(after)))
+		return __LINE__;
+	if (tow_calls_end(me->comm) || tow_calls_end(me->comm) != -EINVAL)
+		return __LINE__;
+	for (uint32_t i = 0; !wrong && i < TOGETHER; i++)
+		wrong = finish(me, &calls[i]);
+	return wrong;
+}
+
+static int do_together(struct rank *me)
+{
+	struct call calls[TOGETHER];
+	int wrong = 0;
+
+	for (uint32_t round = 0; !wrong && round < EACH; round++)
+		wrong = do_round_together(me, round, calls);
+	return wrong;
+}
+
+/* What began before goes on, or not, and somebody waits for it. */
+static int do_together_and_wait(struct rank *me)
+{
+	struct helper *helper = calloc(1, sizeof(*helper));
+	struct call calls[TOGETHER];
+	int wrong = 0;
+
+	helper->rank = me;
+	sem_init(&helper->made, 0, 0);
+	if (pthread_create(&helper->thread, NULL, help, helper))
+		ksft_exit_fail_msg("no thread\n");
+	for (uint32_t round = 0; round < EACH; round++) {
+		struct call *call = &helper->calls[round];
+
+		call->how = own(me, nth(round + 5000, me->ranks));
+		prepare(me, call);
+		if (make(me, call, false))
+			ksft_exit_fail_msg("a call cannot be made\n");
+		sem_post(&helper->made);
+		if (!wrong)
+			wrong = do_round_together(me, round, calls);
+	}
+	pthread_join(helper->thread, NULL);
+	wrong = wrong ? wrong : helper->wrong;
+	for (uint32_t round = 0; round < EACH; round++)
+		end_call(me, &helper->calls[round]);
+	free(helper);
+	return wrong;
+}
+
+static void test_together(void)
+{
+	ksft_test_result(all_do(3, do_together), "calls begin together\n");
+	comm_attr.flags = TOW_COMM_THREAD;
+	ksft_test_result(all_do(3, do_together_and_wait) && all_do(2, do_together_and_wait),
+			 "calls begin together, and a thread goes on\n");
+	comm_attr.flags = 0;
 }
 
 /* ---- different calls --------------------------------------------------------- */
@@ -676,12 +768,13 @@ static void test_choices(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(27);
+	ksft_set_plan(29);
 	node_begin();
 	node.qps = 2;
 	test_kinds();
 	test_many();
 	test_threads();
+	test_together();
 	test_different();
 	test_going();
 	test_refused();
