@@ -86,7 +86,7 @@ std::string words(int error, uint32_t blamed)
 	case -ECONNRESET:
 		return "the node of " + rank + " does not answer";
 	case -ETIMEDOUT:
-		return rank + " did not come in time";
+		return rank + " did not come before the timeout";
 	case -ECANCELED:
 		return rank + " could not go on, or has broken off";
 	case -EPROTO:
@@ -663,7 +663,7 @@ bool Call::wait(milliseconds timeout)
 		if (slice.count() > 0 && look(slice.count() * 1000))
 			break;
 		if (!forever && Clock::now() >= until)
-			throw std::runtime_error("towline: " + what_ + ": not over in time; it goes on");
+			throw std::runtime_error("towline: " + what_ + ": not over before the timeout; it goes on");
 		look_at_signals();
 	}
 	if (exception())
@@ -985,6 +985,8 @@ public:
 	struct tow_comm_stats counts() const;
 
 private:
+	class Together;
+
 	milliseconds time(milliseconds asked) const
 	{
 		return asked == c10d::kUnsetTimeout || asked == kNoTimeout ? timeout_ : asked;
@@ -1024,6 +1026,17 @@ private:
 	uint32_t barriers_ = 0, by_letters_ = 0;	/* collectives, by this rank */
 	std::mutex lock_;
 	std::list<intrusive_ptr<Call>> calls_;	/* that may not have ended */
+};
+
+/* Calls made within begin together. */
+class Towline::Together {
+public:
+	explicit Together(tow_comm *comm) : comm_(comm) { tow_calls_begin(comm_); }
+	~Together() { tow_calls_end(comm_); }
+	Together(const Together &) = delete;
+	Together &operator=(const Together &) = delete;
+private:
+	tow_comm *const comm_;
 };
 
 Towline::Towline(const intrusive_ptr<c10d::Store> &store, int rank, int size, milliseconds timeout)
@@ -1259,6 +1272,7 @@ intrusive_ptr<Work> Towline::allreduce_coalesced(Tensors &tensors,
 	}
 	auto call = make(OpType::ALLREDUCE_COALESCED, "all_reduce_coalesced", "towline:all_reduce",
 			 tensors, tensors);
+	const Together together(comm_);
 
 	for (const at::Tensor &tensor : tensors)
 		add_allreduce(*call, tensor, opts.reduceOp, opts.timeout);
@@ -1327,6 +1341,7 @@ intrusive_ptr<Work> Towline::allgather_coalesced_base(Tensors &outs, Tensors &in
 			invalid("what comes has as many elements as all ranks' tensors");
 	}
 	auto call = make(type, what, "towline:all_gather", ins, outs);
+	const Together together(comm_);
 
 	for (size_t i = 0; i < ins.size(); i++) {
 		const at::Tensor all = place_for(outs[i]);
@@ -1351,6 +1366,7 @@ intrusive_ptr<Work> Towline::allgather_coalesced(std::vector<Tensors> &outs, Ten
 	}
 	auto call = make(OpType::ALLGATHER_COALESCED, "all_gather_coalesced", "towline:all_gather",
 			 ins, outs[getRank()]);
+	const Together together(comm_);
 
 	for (size_t i = 0; i < ins.size(); i++) {
 		must_be_here(ins[i]);
@@ -1401,6 +1417,7 @@ intrusive_ptr<Work> Towline::reduce_scatter_base(Tensors &outs, Tensors &ins, Op
 		reduction_of(opts.reduceOp, ins[i]);
 	}
 	auto call = make(type, "reduce_scatter", "towline:reduce_scatter", ins, outs);
+	const Together together(comm_);
 
 	for (size_t i = 0; i < ins.size(); i++)
 		add_reduce_scatter(*call, outs[i], whole(ins[i]), opts.reduceOp, opts.timeout);
@@ -1551,6 +1568,7 @@ intrusive_ptr<Work> Towline::gather(std::vector<Tensors> &outs, Tensors &ins,
 		must_be_alike(outs[0], data, getSize());
 	auto call = make(OpType::GATHER, "gather", "towline:gather", ins, root ? outs[0] : Tensors());
 	const uint32_t tag = next_tag();
+	const Together together(comm_);
 
 	if (!root) {
 		add_send(*call, data, 0, data.numel(), opts.rootRank, tag, opts.timeout);
@@ -1583,6 +1601,7 @@ intrusive_ptr<Work> Towline::scatter(Tensors &outs, std::vector<Tensors> &ins,
 		must_be_alike(ins[0], out, getSize());
 	auto call = make(OpType::SCATTER, "scatter", "towline:scatter", root ? ins[0] : Tensors(), outs);
 	const uint32_t tag = next_tag();
+	const Together together(comm_);
 
 	if (!root) {
 		const at::Tensor to = place_for(out);
@@ -1639,6 +1658,7 @@ intrusive_ptr<Work> Towline::alltoall_base(at::Tensor &out, at::Tensor &in,
 	const uint32_t tag = next_tag();
 	const at::Tensor from = whole(in), to = place_for(out);
 	int64_t at_in = 0, at_out = 0;
+	const Together together(comm_);
 
 	call->copies(out, to);
 	for (int rank = 0; rank < getSize(); rank++) {
@@ -1667,6 +1687,7 @@ intrusive_ptr<Work> Towline::alltoall(Tensors &outs, Tensors &ins, const c10d::A
 	must_be_alike({ outs[getRank()] }, ins[getRank()], 1);
 	auto call = make(OpType::ALLTOALL, "all_to_all", "towline:all_to_all", ins, outs);
 	const uint32_t tag = next_tag();
+	const Together together(comm_);
 
 	for (size_t rank = 0; rank < ranks; rank++) {
 		const at::Tensor from = whole(ins[rank]), &out = outs[rank];
