@@ -417,6 +417,7 @@ def test_late(rank, _):
         with raises(RuntimeError, "rank 1"):
             dist.barrier(group=one)
     dist.barrier()
+    dist.destroy_process_group()
 
 
 @marked(ends={2: -9})
@@ -467,12 +468,16 @@ def test_monitored_barrier(rank, _):
 @marked(ranks=2)
 def test_destroyed(rank, _):
     """With something on its way: that is broken off, and another group is made."""
+    meeting = store()
     for turn in range(3):
-        dist.init_process_group("towline", store=dist.PrefixStore(f"turn {turn}", store()), rank=rank,
+        dist.init_process_group("towline", store=dist.PrefixStore(f"turn {turn}", meeting), rank=rank,
                                 world_size=2)
         dist.barrier()
         work = dist.irecv(torch.zeros(5), 1 - rank)
         future = work.get_future()
+        # Who breaks off may do so before the other one has seen that all had come to the barrier.
+        meeting.set(f"{turn} {rank}", "here")
+        meeting.wait([f"{turn} {1 - rank}"])
         dist.destroy_process_group()
         with raises(RuntimeError, "ECANCELED"):
             future.wait()
