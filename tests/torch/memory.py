@@ -60,6 +60,25 @@ def test_lives(*_):
 
 
 @marked(ranks=1)
+def test_raw(*_):
+    """What PyTorch frees by its address alone, as scratch of convolutions."""
+    nn = torch.nn
+    torch.manual_seed(1)
+    with allocator():
+        inside = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3))
+    outside, images = copy.deepcopy(inside), torch.rand(32, 1, 8, 8)
+    for _ in range(3):
+        with allocator():
+            one = inside(images)
+            one.sum().backward()
+        two = outside(images)
+        two.sum().backward()
+        assert torch.equal(one, two)
+        for mine, other in zip(inside.parameters(), outside.parameters()):
+            assert torch.equal(mine.grad, other.grad)
+
+
+@marked(ranks=1)
 def test_no_room(*_):
     """What has no room is ordinary memory, and is counted."""
     with allocator():

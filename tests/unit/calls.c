@@ -307,10 +307,11 @@ static int make_together(struct rank *me, struct call *calls, uint32_t round)
 static int do_round_together(struct rank *me, uint32_t round, struct call *calls)
 {
 	struct tow_comm_stats before = { .size = sizeof(before) }, after = before;
-	int wrong;
+	int wrong = 0;
 
-	if (tow_calls_begin(me->comm) || tow_calls_begin(me->comm) ||
-	    tow_comm_stats(me->comm, &before))
+	for (uint32_t i = 0; !wrong && i < 2; i++)
+		wrong = tow_calls_begin(me->comm);
+	if (wrong || tow_comm_stats(me->comm, &before))
 		return __LINE__;
 	wrong = make_together(me, calls, round);
 	if (wrong)

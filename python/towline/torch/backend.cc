@@ -197,10 +197,25 @@ void free_in_arena(void *memory)
 		tow_arena_free(node->arena, memory);
 }
 
+/* How what is not in the arena is freed. */
+c10::DeleterFnPtr free_elsewhere;
+
+/* What raw_allocate() gave, wherever it was: only the address is known. */
+void free_raw(void *memory)
+{
+	Node *node = node_of_process;
+
+	if (node && tow_arena_usable(node->arena, memory))
+		free_in_arena(memory);
+	else
+		free_elsewhere(memory);
+}
+
 /* For all CPU tensors: those of threads in a Scope are in the arena, others where they would be without. */
 class Allocator final : public at::Allocator {
 public:
-	explicit Allocator(at::Allocator *other) : other_(other) {}
+	explicit Allocator(at::Allocator *other) : other_(other) { free_elsewhere = other->raw_deleter(); }
+	c10::DeleterFnPtr raw_deleter() const override { return free_elsewhere ? free_raw : nullptr; }
 #if TORCH_VERSION_MAJOR >= 2
 	c10::DataPtr allocate(size_t bytes) override { return get(bytes); }
 	void copy_data(void *to, const void *from, size_t bytes) const override
