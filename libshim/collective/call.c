@@ -226,6 +226,17 @@ static bool goes_on(struct towi_joint *joint)
 	return !joint->work.status && !joint->disputed && towi_joint_go_on(joint);
 }
 
+/* They begin together, when all are there; what has failed ends. */
+static bool is_held(const struct towi_calls *calls)
+{
+	return calls->held && !calls->comm->error;
+}
+
+bool towi_calls_passed(const struct tow_comm *comm)
+{
+	return comm->calls->going || is_held(comm->calls);
+}
+
 /* Those that are carried out: one, or NULL. */
 static struct towi_joint *carried_out(struct towi_joint *joint, uint64_t behind)
 {
@@ -237,7 +248,8 @@ static bool joints_go_on(struct tow_comm *comm, uint64_t behind)
 	struct towi_joint *joint = carried_out(TAILQ_FIRST(&comm->calls->joints), behind);
 	bool any = false;
 
-	for (; joint; joint = carried_out(TAILQ_NEXT(joint, next), behind))
+	/* Another thread may begin to collect meanwhile. */
+	for (; joint && !is_held(comm->calls); joint = carried_out(TAILQ_NEXT(joint, next), behind))
 		any |= goes_on(joint);
 	return any;
 }
@@ -288,12 +300,6 @@ static bool go_once(struct tow_comm *comm)
 	return joints_end(comm, comm->error ? UINT64_MAX : behind) || any;
 }
 
-/* They begin together, when all are there; what has failed ends. */
-static bool is_held(const struct towi_calls *calls)
-{
-	return calls->held && !calls->comm->error;
-}
-
 static void go_on(struct towi_runner *runner)
 {
 	struct towi_calls *calls = (struct towi_calls *)runner;
@@ -325,13 +331,13 @@ bool towi_calls_arm(struct tow_comm *comm)
 
 	if (comm->pump.over)
 		return true;
+	/* Then there is room, and nothing lets go of the lock. */
+	towi_pump_submit(&comm->pump);
 	/* What is there already may have to wait, and go_on() wakes whoever sleeps now. */
-	if (comm->calls->going || is_held(comm->calls)) {
+	if (towi_calls_passed(comm)) {
 		comm->calls->unarmed = true;
 		return true;
 	}
-	/* Then there is room, and nothing lets go of the lock. */
-	towi_pump_submit(&comm->pump);
 	TAILQ_FOREACH(joint, &comm->calls->made_ones, next)
 		if (!towi_made_arm(joint))
 			return false;

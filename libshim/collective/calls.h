@@ -587,6 +587,10 @@ int towi_joint_take_sums(struct towi_joint *joint);
 /* The round of the first send that has not completed. */
 uint64_t towi_joint_sent(const struct towi_joint *joint);
 
+/* Nobody goes on with what has come, or another thread does: this one has not looked at all of it. */
+bool towi_calls_passed(const struct tow_comm *comm);
+/* What is asked for begins at once: 0, or -EBUSY (tow_calls_begin()).  Without the lock. */
+int towi_calls_begun(struct tow_comm *comm);
 /* Something comes, or wakes, when there is something to do: false: there is already. */
 bool towi_calls_arm(struct tow_comm *comm);
 

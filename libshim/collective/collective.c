@@ -378,9 +378,9 @@ TOW_PUBLIC int tow_collective_create(struct tow_comm *comm, const struct tow_col
 	ret = towi_comm_usable(comm);
 	if (ret)
 		rank = ret == -EPERM ? TOW_NO_RANK : comm->blamed;
-	else if (comm->calls->held)
-		ret = -EBUSY;
 	else
+		ret = towi_calls_begun(comm);
+	if (!ret)
 		ret = new_collective(comm, &known, type, &made);
 	if (!ret)
 		ret = create(made, &rank);

@@ -166,8 +166,8 @@ static int call(struct tow_comm *comm, const struct tow_call_attr *attr, struct 
 		ret = -EINVAL;
 	if (!ret)
 		ret = towi_comm_usable(comm);
-	if (!ret && !work && comm->calls->held)
-		ret = -EBUSY;
+	if (!ret && !work)
+		ret = towi_calls_begun(comm);
 	if (ret)
 		return ret;
 	asked.attr.algorithm = known.algorithm;

@@ -631,7 +631,10 @@ static void late(struct tow_work *work)
 {
 	struct towi_letter *letter = letter_of_work(work);
 
-	if (letter->in != &work->comm->calls->ending && !withdraw(letter, -ETIMEDOUT))
+	/* Another thread ends it, and needs the lock for that. */
+	if (letter->in == &work->comm->calls->ending)
+		return;
+	if (!withdraw(letter, -ETIMEDOUT))
 		towi_comm_fail(work->comm, -ETIMEDOUT, letter->rank);
 	towi_pump_ready(&work->comm->calls->runner);
 }
@@ -787,8 +790,8 @@ static int ask(const struct asked *asked, const struct tow_call_attr *attr, stru
 	ret = towi_take_call_attr(attr, &known);
 	if (!ret)
 		ret = towi_comm_usable(asked->comm);
-	if (!ret && !work && asked->comm->calls->held)
-		ret = -EBUSY;
+	if (!ret && !work)
+		ret = towi_calls_begun(asked->comm);
 	if (!ret)
 		ret = make(asked, &known, &made);
 	return ret ? ret : towi_work_give(made, work);

@@ -127,10 +127,10 @@ static void look_who_left(struct tow_work *work)
 	struct tow_comm *comm = work->comm;
 	uint32_t rank = work->ops->waits_for(work);
 
-	/* What another thread goes on with may be what it has sent. */
-	if (rank == TOW_NO_RANK || !towi_board_has_left(comm, rank) || comm->calls->going)
+	/* What was not looked at may be what it has sent. */
+	if (rank == TOW_NO_RANK || !towi_board_has_left(comm, rank) || towi_calls_passed(comm))
 		return;
-	if (!towi_comm_progress(comm) && !comm->calls->going && !work->ended &&
+	if (!towi_comm_progress(comm) && !towi_calls_passed(comm) && !work->ended &&
 	    work->ops->waits_for(work) == rank)
 		work->ops->gone(work, rank);
 }
@@ -143,7 +143,9 @@ static void doubt(struct tow_work *work, uint64_t now_us)
 	if (comm->error)
 		return;
 	if (now_us >= work->until_us) {
-		work->ops->late(work);
+		/* It may only have to be looked at. */
+		if (!comm->calls->held)
+			work->ops->late(work);
 	} else if (now_us >= comm->probe_us) {
 		comm->probe_us = now_us + TOWI_PROBE_US;
 		towi_board_probe(comm);
@@ -172,7 +174,9 @@ static int sleep_for_it(struct tow_work *work, uint64_t end)
 
 	if (!towi_calls_arm(comm))
 		return 0;
-	return towi_comm_sleep(comm, work->until_us < end ? work->until_us : end);
+	/* Its time may be over, and another thread be about to end it. */
+	return towi_comm_sleep(comm, work->until_us < end && towi_left_us(work->until_us) ?
+					     work->until_us : end);
 }
 
 /* Nothing came since then. */
@@ -394,6 +398,16 @@ TOW_PUBLIC int tow_comm_abort(struct tow_comm *comm)
 	towi_pump_wake(&comm->pump);
 	towi_pump_unlock_plainly(&comm->pump);
 	return 0;
+}
+
+int towi_calls_begun(struct tow_comm *comm)
+{
+	bool held;
+
+	towi_pump_lock(&comm->pump);
+	held = comm->calls->held;
+	towi_pump_unlock_plainly(&comm->pump);
+	return held ? -EBUSY : 0;
 }
 
 TOW_PUBLIC int tow_calls_begin(struct tow_comm *comm)

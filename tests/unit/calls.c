@@ -368,12 +368,59 @@ static int do_together_and_wait(struct rank *me)
 	return wrong;
 }
 
+/* Longer than a rank waits before it doubts others. */
+#define A_WHILE_US	(3 * TOWI_PROBE_US)
+
+/* What comes meanwhile is there afterwards, also of a rank that has left. */
+static int do_while_one_leaves(struct rank *me)
+{
+	struct call call = { .how = { .kind = TOW_BROADCAST, .count = 10, .root = 1 } };
+	int wrong;
+
+	prepare(me, &call);
+	if (!me->rank && tow_calls_begin(me->comm))
+		return __LINE__;
+	me->ret = make(me, &call, false);
+	if (me->ret)
+		return __LINE__;
+	if (!me->rank) {
+		usleep(A_WHILE_US);
+		if (tow_calls_end(me->comm))
+			return __LINE__;
+	}
+	wrong = finish(me, &call);
+	tow_comm_destroy(me->comm);
+	me->comm = NULL;
+	return wrong;
+}
+
+/* A letter whose time is over before they begin. */
+static int do_late_letter(struct rank *me)
+{
+	const struct tow_call_attr soon = { .size = sizeof(soon), .timeout_ms = 1 };
+	struct tow_work *work;
+	float nothing;
+	int ret;
+
+	if (tow_calls_begin(me->comm) ||
+	    tow_receive(me->comm, &nothing, 1, f32, TOW_ANY_RANK, 5, &soon, &work))
+		return __LINE__;
+	usleep(A_WHILE_US);
+	if (tow_calls_end(me->comm))
+		return __LINE__;
+	ret = tow_work_wait(work, TOW_WAIT_FOREVER, NULL);
+	tow_work_free(work);
+	return ret == -ETIMEDOUT ? do_one(me, (struct how){ .count = 10 }) : __LINE__;
+}
+
 static void test_together(void)
 {
 	ksft_test_result(all_do(3, do_together), "calls begin together\n");
 	comm_attr.flags = TOW_COMM_THREAD;
 	ksft_test_result(all_do(3, do_together_and_wait) && all_do(2, do_together_and_wait),
 			 "calls begin together, and a thread goes on\n");
+	ksft_test_result(all_do(2, do_while_one_leaves), "one leaves before they begin\n");
+	ksft_test_result(all_do(2, do_late_letter), "a letter is late before they begin\n");
 	comm_attr.flags = 0;
 }
 
@@ -769,7 +816,7 @@ static void test_choices(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(29);
+	ksft_set_plan(31);
 	node_begin();
 	node.qps = 2;
 	test_kinds();

@@ -610,7 +610,7 @@ int tow_work_info(const struct tow_work *work, struct tow_work_info *info);
  * What they have to say to a rank first travels in one write, and is handed over by one system call;
  * for many that are small that is most of their time.  Until tow_calls_end() nothing of the
  * communicator's goes on, but for what another thread has in hand, and calls without a work return
- * -EBUSY.  May be nested.
+ * -EBUSY.  Their time goes on; that it is over is seen afterwards.  May be nested.
  *
  * Return: 0; -EINVAL: @comm is NULL; -EPERM: in a child that was forked.
  */
