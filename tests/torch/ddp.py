@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """DistributedDataParallel and what is built on it, against one process that has all batches."""
 
+import importlib
+
 from ranks import dist, group, marked, torch, towline
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
+# 2.x imports it as soon as an optimizer steps: here once, and not by each rank.
+if not torch.__version__.startswith("1."):
+    importlib.import_module("torch._dynamo")
 STEPS, BATCH = 6, 8
 DDP = towline.torch.DistributedDataParallel
 # Else all of this net is one.

@@ -121,6 +121,21 @@ def test_forked(*_):
         assert data.sum() == 4950 and in_pool(data)
 
 
+@marked(ranks=1)
+def test_forked_raw(*_):
+    """A child frees nothing of what its parent has by its address alone."""
+    with allocator():
+        numbers = torch.arange(10000.0)
+        packed = numbers.to_mkldnn()
+    pid = os.fork()
+    if not pid:
+        del packed
+        others = [torch.ones(10000) for _ in range(10)]
+        os._exit(sum(int(one.sum()) for one in others) != 100000)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert torch.equal(packed.to_dense(), numbers)
+
+
 class Squares(torch.utils.data.Dataset):
     """Of a tensor that is in the pool of the process that made it."""
 

@@ -23,7 +23,6 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-import weakref
 from typing import Any, Iterator, Optional
 
 import torch
@@ -56,24 +55,8 @@ _backend = sys.modules[__name__ + "._backend"] = _load()
 from ._persistent import Persistent, persistent     # noqa: E402
 
 
-_groups: Any = weakref.WeakSet()
-
-
-def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
-    made = _backend.create(store, rank, size, timeout)
-    _groups.add(made)
-    return made
-
-
-@atexit.register
-def _leave() -> None:
-    """Who ends without destroy_process_group() has not died: what others need of it arrives first."""
-    for made in list(_groups):
-        _backend.close(made)
-
-
 _DEVICES: Any = {} if torch.__version__.startswith("1.") else {"devices": ["cpu"]}
-dist.Backend.register_backend("towline", _create, **_DEVICES)
+dist.Backend.register_backend("towline", _backend.create, **_DEVICES)
 
 
 def _group(group: Any) -> Any:
@@ -85,6 +68,15 @@ def _group(group: Any) -> Any:
     while hasattr(backend, "wrapped_pg"):
         backend = backend.wrapped_pg
     return backend
+
+
+@atexit.register
+def _leave() -> None:
+    """Who ends without destroy_process_group() has not died: what others need of it arrives first."""
+    for group in list(dist.distributed_c10d._pg_map):
+        # Others' groups are none of ours.
+        with contextlib.suppress(TypeError, RuntimeError):
+            _backend.close(_group(group))
 
 
 def abort(group: Any = None) -> None:

@@ -121,16 +121,25 @@ struct Node {
 	tow_arena *arena = nullptr;
 	std::string error;
 	int status = 0;
+	Node *parents = nullptr;	/* of whoever forked the process that had this one */
 };
 
 std::mutex node_lock;
 std::atomic<Node *> node_of_process;
+/* What is in there a child does not free. */
+Node *inherited;
 class Completer;
 std::atomic<Completer *> completer_of_process;
 
 /* A child opens its own, and has none of its parent's threads: what is its parent's answers it -EPERM. */
 void in_child()
 {
+	Node *node = node_of_process;
+
+	if (node) {
+		node->parents = inherited;
+		inherited = node;
+	}
 	node_of_process = nullptr;
 	completer_of_process = nullptr;
 	new (&node_lock) std::mutex;
@@ -200,12 +209,23 @@ void free_in_arena(void *memory)
 /* How what is not in the arena is freed. */
 c10::DeleterFnPtr free_elsewhere;
 
+bool is_inherited(const void *memory)
+{
+	tow_region *region;
+	uint64_t offset;
+
+	for (Node *node = inherited; node; node = node->parents)
+		if (!tow_arena_find(node->arena, memory, &region, &offset))
+			return true;
+	return false;
+}
+
 /* What raw_allocate() gave, wherever it was: only the address is known. */
 void free_raw(void *memory)
 {
 	Node *node = node_of_process;
 
-	if (node && tow_arena_usable(node->arena, memory))
+	if (is_inherited(memory) || (node && tow_arena_usable(node->arena, memory)))
 		free_in_arena(memory);
 	else
 		free_elsewhere(memory);
