@@ -200,6 +200,8 @@ def test_letters(rank, size):
         total = torch.ones(5)
         dist.all_reduce(total)
         assert total.eq(size).all() and not lost.is_completed()
+        # Nobody receives before all have looked.
+        dist.barrier()
         if rank == 0:
             dist.send(torch.zeros(5), 1, tag=11)
         elif rank == 1:
