@@ -423,13 +423,22 @@ static void tow_resolve_wake(struct tow_lookup *lookup)
 	complete(&container_of(lookup, struct tow_resolving, lookup)->woken);
 }
 
+static int tow_resolve_step(struct tow_lookup *lookup)
+{
+	struct tow_assoc *asked = NULL;
+	int ret = tow_lookup_step(lookup, &asked);
+
+	tow_lookup_send(&asked);
+	return ret;
+}
+
 static int tow_resolve_wait(struct tow_resolving *resolving)
 {
 	struct tow_lookup *lookup = &resolving->lookup;
 	long left = 0;
 	int ret;
 
-	while ((ret = tow_lookup_step(lookup)) == -EINPROGRESS) {
+	while ((ret = tow_resolve_step(lookup)) == -EINPROGRESS) {
 		left = max(tow_lookup_left(lookup), 0L);
 		left = wait_for_completion_interruptible_timeout(&resolving->woken,
 								 left);
@@ -438,7 +447,7 @@ static int tow_resolve_wait(struct tow_resolving *resolving)
 	}
 	/* Something may have come at the last moment. */
 	if (ret == -EINPROGRESS)
-		ret = tow_lookup_step(lookup);
+		ret = tow_resolve_step(lookup);
 	if (ret == -EINPROGRESS)
 		ret = left < 0 ? -EINTR : tow_lookup_late(lookup);
 	return ret;

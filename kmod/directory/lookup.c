@@ -21,8 +21,21 @@
  */
 #define TOW_LOOKUP_AT_ONCE_MS	60000
 
+/**
+ * tow_lookup_send - have the requests of lookups sent
+ * @asked: from tow_lookup_step(); NULL afterwards
+ */
+void tow_lookup_send(struct tow_assoc **asked)
+{
+	if (!*asked)
+		return;
+	tow_assoc_kick(*asked);
+	tow_assoc_put(*asked);
+	*asked = NULL;
+}
+
 /* Connect to the peer, and open the remote range. */
-static int tow_lookup_open(struct tow_lookup *lookup)
+static int tow_lookup_open(struct tow_lookup *lookup, struct tow_assoc **asked)
 {
 	struct tow_session *session;
 	int ret;
@@ -32,6 +45,11 @@ static int tow_lookup_open(struct tow_lookup *lookup)
 	if (ret)
 		return ret;
 	lookup->session = session;
+	if (*asked != session->assoc) {
+		tow_lookup_send(asked);
+		tow_assoc_get(session->assoc);
+		*asked = session->assoc;
+	}
 	ret = tow_remote_open(session->assoc, lookup->fresh, lookup,
 			      &lookup->remote);
 	if (!ret)
@@ -100,19 +118,23 @@ static int tow_lookup_dial(struct tow_lookup *lookup)
 /**
  * tow_lookup_step - do what can be done for a lookup without waiting
  * @lookup: from tow_lookup_begin(); called by one task at a time
+ * @asked: where to: the association with a reference in which requests were made, which
+ *	the caller has sent by tow_lookup_send(); before the first lookup NULL
+ *
+ * Many lookups of one peer may be stepped through before: their requests share messages.
  *
  * Return: 0: the remote range is, or was, VALID, or the peer is connected; -EINPROGRESS:
  * the lookup is woken when to call again, unless tow_lookup_left() is over before; else
  * as TOW_IOCTL_RESOLVE, or TOW_IOCTL_PEER_CONNECT.
  */
-int tow_lookup_step(struct tow_lookup *lookup)
+int tow_lookup_step(struct tow_lookup *lookup, struct tow_assoc **asked)
 {
 	int ret;
 
 	if (lookup->dials)
 		return tow_lookup_dial(lookup);
 	do {
-		ret = lookup->remote ? 0 : tow_lookup_open(lookup);
+		ret = lookup->remote ? 0 : tow_lookup_open(lookup, asked);
 		if (!ret)
 			ret = tow_remote_look(lookup->remote, lookup);
 	} while (tow_lookup_again(lookup, ret));

@@ -149,7 +149,7 @@ static struct list_head *tow_remote_asks(struct tow_remote *remote)
  * @remote: the remote range, ASKING; its request was not sent, or was answered
  *
  * What was begun is before what was not: a large range does not wait again for
- * each of its messages.
+ * each of its messages.  The caller calls tow_assoc_kick().
  */
 void tow_remote_ask(struct tow_remote *remote)
 {
@@ -157,7 +157,6 @@ void tow_remote_ask(struct tow_remote *remote)
 		list_add(&remote->link, tow_remote_asks(remote));
 	else
 		list_add_tail(&remote->link, tow_remote_asks(remote));
-	tow_assoc_kick(remote->assoc);
 }
 
 /* End the remote range's request, and put the request's reference. */
@@ -451,7 +450,7 @@ static int tow_remote_lost_error(struct tow_assoc *assoc)
  * @result: where to: the remote range, until tow_remote_close(): @fresh, or another
  *	one in its place
  *
- * tow_remote_look() looks whether the peer has answered.
+ * The caller calls tow_assoc_kick().  tow_remote_look() looks whether the peer has answered.
  *
  * Return: 0; -EINVAL: a slot that is wider than @assoc allows; -ENOMEM; -ENODEV,
  * -ESTALE, -ECONNRESET: the association is lost: @fresh stays the caller's.

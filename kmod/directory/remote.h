@@ -298,7 +298,8 @@ void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
 		     struct tow_peer *peer, u32 timeout_ms);
 int tow_lookup_begin_dial(struct tow_lookup *lookup, struct tow_client *client,
 			  const struct tow_resolve_request *request);
-int tow_lookup_step(struct tow_lookup *lookup);
+int tow_lookup_step(struct tow_lookup *lookup, struct tow_assoc **asked);
+void tow_lookup_send(struct tow_assoc **asked);
 long tow_lookup_left(const struct tow_lookup *lookup);
 int tow_lookup_late(const struct tow_lookup *lookup);
 void tow_lookup_end(struct tow_lookup *lookup);

@@ -148,6 +148,7 @@ static int tow_answer_add_all(struct tow_remote *remote,
 		return ret;
 	if (remote->have < remote->total) {
 		tow_remote_ask(remote);
+		tow_assoc_kick(remote->assoc);
 		return 0;
 	}
 	if (remote->known != remote->bytes || !tow_answer_is_slot(remote))

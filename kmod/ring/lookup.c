@@ -118,10 +118,11 @@ static void tow_queue_lookup_end(struct tow_queue *queue,
 }
 
 static void tow_queue_lookup_go(struct tow_queue *queue,
-				struct tow_queue_lookup *of_queue)
+				struct tow_queue_lookup *of_queue,
+				struct tow_assoc **asked)
 {
 	struct tow_lookup *lookup = &of_queue->lookup;
-	int ret = READ_ONCE(queue->ended) ?: tow_lookup_step(lookup);
+	int ret = READ_ONCE(queue->ended) ?: tow_lookup_step(lookup, asked);
 	long left;
 
 	if (ret == -EINPROGRESS) {
@@ -179,6 +180,7 @@ static void tow_queue_look(struct work_struct *work)
 	struct tow_queue *queue = container_of(to_delayed_work(work),
 					       struct tow_queue, look);
 	struct tow_queue_lookup *of_queue;
+	struct tow_assoc *asked = NULL;
 	int left = TOW_LOOKUP_BUDGET;
 
 	/* A queue without references has no lookup. */
@@ -187,10 +189,11 @@ static void tow_queue_look(struct work_struct *work)
 	/* First those that are late, as there may always be others. */
 	while (left && ((of_queue = tow_queue_lookup_first(queue)) ||
 			(of_queue = tow_queue_lookup_next(queue)))) {
-		tow_queue_lookup_go(queue, of_queue);
+		tow_queue_lookup_go(queue, of_queue, &asked);
 		left--;
 		cond_resched();
 	}
+	tow_lookup_send(&asked);
 	if (left)
 		tow_queue_look_later(queue);
 	else
