@@ -142,6 +142,9 @@ def test_reduce_scatter(rank, size):
                 out = torch.zeros(count, dtype=dtype)
                 dist.reduce_scatter(out, [one.clone() for one in lists])
                 same(out, want)
+        out = torch.zeros(12)
+        dist.reduce_scatter(out, [torch.arange(12.0).reshape(3, 4).t() + one for one in range(size)])
+        same(out, (torch.arange(12.0).reshape(3, 4).t().reshape(12) + rank) * size)
 
 
 def test_all_to_all(rank, size):
@@ -397,6 +400,105 @@ def test_refused(rank, size):
         assert total.eq(size).all()
 
 
+def test_refused_at_the_root(rank, size):
+    """A root's mistake in a gather is not the next one's."""
+    with group():
+        mine = torch.full((3,), float(rank))
+        if rank:
+            dist.gather(mine, None, 0)
+        else:
+            with raises(ValueError, "as many elements"):
+                dist.gather(mine, [torch.zeros(4) for _ in range(size)], 0)
+        every = [torch.zeros(3) for _ in range(size)] if not rank else None
+        dist.gather(mine + 10, every, 0)
+        assert rank or all(one.eq(10 + other).all() for other, one in enumerate(every)), every
+
+
+def test_numbers(rank, size):
+    """Letters are not counted: TORCH_DISTRIBUTED_DEBUG=DETAIL compares how many calls ranks have made."""
+    with group():
+        if rank < 2:
+            (dist.recv if rank else dist.send)(torch.zeros(1), 1 - rank)
+        towline.torch.monitored_barrier()
+        dist.all_reduce(torch.ones(3))
+        dist.all_reduce(torch.ones(3).to_sparse())
+        seen = [torch.zeros(1, dtype=torch.int64) for _ in range(size)]
+        backend = towline.torch._group(None)    # pylint: disable=protected-access
+        number = backend._get_sequence_number_for_group()   # pylint: disable=protected-access
+        dist.all_gather(seen, torch.tensor([number]))
+        assert len({int(one) for one in seen}) == 1, seen
+
+
+def test_same_store(rank, size):
+    """Groups one after the other meet by one store, and by the same names."""
+    first = store()
+    meeting = dist.PrefixStore("same", first)
+    for turn in range(3):
+        dist.init_process_group("towline", store=dist.PrefixStore(f"turn {turn}", first), rank=rank,
+                                world_size=size)
+        other = towline.torch._backend.create(meeting, rank, size, datetime.timedelta(seconds=20))
+        total = torch.ones(3)
+        other.allreduce([total]).wait()
+        assert total.eq(size).all()
+        dist.barrier()
+        towline.torch._backend.close(other)
+        with raises(RuntimeError, "has ended"):
+            other.allreduce([total])
+        dist.destroy_process_group()
+
+
+def test_closed_meanwhile(rank, size):
+    """By one thread, while others make calls, break off and ask: they are told that it has ended."""
+    meeting = store()
+    backend = towline.torch._backend
+    for turn in range(5):
+        other = backend.create(meeting, rank, size, datetime.timedelta(seconds=20))
+        ended = []
+
+        def call(one=other, ended=ended, letters=False):
+            try:
+                while True:
+                    if letters:
+                        backend.stats(one)
+                        one.send([torch.ones(1)], (rank + 1) % size, 1)
+                    else:
+                        one.allreduce([torch.ones(100)])
+            except RuntimeError as error:
+                ended.append(str(error))
+
+        threads = [threading.Thread(target=call),
+                   threading.Thread(target=call, kwargs={"letters": True})]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        backend.close(other)
+        for thread in threads:
+            thread.join()
+        assert len(ended) == 2 and all("towline" in one for one in ended), ended
+        with raises(RuntimeError, "has ended"):
+            backend.abort(other)
+
+
+@marked(ranks=2)
+def test_forked_while_waiting(rank, _):
+    """What its parent's thread waits for a child is refused, and not for ever."""
+    with group():
+        work = dist.irecv(torch.zeros(1), 1 - rank)
+        waits = threading.Thread(target=work.wait)
+        waits.start()
+        time.sleep(0.2)
+        for ask in (work.wait, work.get_future, work.is_completed, dist.barrier):
+            pid = os.fork()
+            if not pid:
+                signal.alarm(20)
+                with raises(RuntimeError, "EPERM"):
+                    ask()
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, ask
+        dist.send(torch.ones(1), 1 - rank)
+        waits.join()
+
+
 def test_another_call(rank, size):
     """Rank 1 reduces something else: that call fails at all, and those after it are good."""
     with group():
@@ -447,13 +549,17 @@ def test_abort(rank, _):
     dist.barrier()
     if rank == 1:
         threading.Timer(0.5, towline.torch.abort).start()
+    total = torch.ones(10)
     with raises(RuntimeError, "ECANCELED"):
         if rank == 1:
-            dist.recv(torch.zeros(1), 0)
+            dist.recv(total, 0)
         else:
-            dist.all_reduce(torch.ones(10))
+            dist.all_reduce(total)
     with raises(RuntimeError, "" if rank == 1 else "rank 1"):
         dist.barrier()
+    # Another rank may write there, until the group's end.
+    with raises(RuntimeError, "not resizable"):
+        total.resize_(100000)
     dist.destroy_process_group()
 
 
@@ -465,6 +571,38 @@ def test_monitored_barrier(rank, _):
             with raises(RuntimeError, *(("rank 2 did not come",) if not rank else ())):
                 towline.torch.monitored_barrier(timeout=datetime.timedelta(seconds=1),
                                                 wait_all_ranks=True)
+
+
+@marked(ends={2: -9})
+def test_monitored_dead(rank, _):
+    """Of a barrier rank 0 says who has died, and not that others did not come."""
+    begin()
+    dist.barrier()
+    if rank == 2:
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank:
+        time.sleep(3)
+    with raises(RuntimeError, "rank 0" if rank else "monitored_barrier: rank 2 has died"):
+        towline.torch.monitored_barrier(wait_all_ranks=True)
+
+
+def test_monitored_interrupted(rank, _):
+    """By a signal's handler, which raises what it likes."""
+    begin()
+
+    def handler(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, handler)
+    if rank:
+        time.sleep(3)
+    else:
+        signal.alarm(1)
+        with raises(KeyboardInterrupt):
+            towline.torch.monitored_barrier(wait_all_ranks=True)
+    # Without letters that others wait for.
+    os._exit(0)
 
 
 @marked(ranks=2)

@@ -156,6 +156,36 @@ def test_hooks(rank, size):
         torch.testing.assert_close(mine, first)
 
 
+class Seen(torch.nn.Module):
+    """Where its inputs are."""
+
+    def __init__(self):
+        super().__init__()
+        self.in_pool = []
+
+    def forward(self, inputs):
+        """Changes nothing."""
+        self.in_pool.append(towline.torch.in_pool(inputs))
+        return inputs
+
+
+@marked(ranks=2)
+def test_activations(rank, size):
+    """They are in the pool only while buckets may be made anew."""
+    with group():
+        model = DDP(torch.nn.Sequential(torch.nn.Linear(64, 20), seen := Seen(), torch.nn.Linear(20, 10)))
+        with torch.no_grad():
+            model(batch(rank, 0)[0])
+        for step in range(4):
+            model(batch(rank, step)[0]).sum().backward()
+        assert seen.in_pool == [False, True, True, False, False], seen.in_pool
+        model = DDP(torch.nn.Sequential(torch.nn.Linear(64, 20), seen := Seen(), torch.nn.Linear(20, 10)),
+                    find_unused_parameters=True)
+        for step in range(4):
+            model(batch(rank, step)[0]).sum().backward()
+        assert not any(seen.in_pool) and size == 2
+
+
 @marked(ranks=2)
 def test_buffers(rank, size):
     """They are the first rank's after each forward()'s begin."""

@@ -153,6 +153,46 @@ def test_other_layouts(*_):
         assert live(life) == 0
 
 
+class Extra(torch.nn.Linear):
+    """With something in its state that is not given back by replacing it."""
+
+    def get_extra_state(self):
+        """A tensor or anything."""
+        return torch.ones(3)
+
+    def set_extra_state(self, state):
+        """Never called."""
+        raise AssertionError(state)
+
+
+@marked(ranks=1)
+def test_plain(*_):
+    """What is no tensor comes back as it was, or is refused."""
+    things = {"tuple": (1, (2, [3, ()])), "list": [(1,), [2]], "dict": {"a": 1, 2: (3, {})}, "none": None,
+              "number": 0.1, "text": "dict"}
+
+    def life(step):
+        model = net()
+        optimizer = OPTIMIZERS["adam"](model.parameters())
+        kept = persistent(model, optimizer, "plain")
+        if step == 1:
+            step_of(model, optimizer, 1)
+            optimizer.param_groups[0]["things"] = things
+            kept.commit(1)
+            optimizer.param_groups[0]["things"] = {1, 2}
+            with raises(ValueError, "cannot be kept"):
+                kept.commit(2)
+        else:
+            assert kept.step == 1 and optimizer.param_groups[0]["things"] == things
+            kept.destroy()
+            model = Extra(2, 2)
+            with raises(ValueError, "_extra_state"):
+                persistent(model, OPTIMIZERS["adam"](model.parameters()), "extra").commit(0)
+
+    for step in (1, 2):
+        assert live(life, step) == 0
+
+
 @marked(ranks=1)
 def test_state_comes_later(*_):
     """A commit before the optimizer's first step has not all of its state: the next one says so."""

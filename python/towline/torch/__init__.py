@@ -142,8 +142,8 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
     """PyTorch's, whose gradients are in the pool: nothing is copied to reduce them.
 
     Arguments are PyTorch's; gradient_as_bucket_view is True.  Buckets are made when it is constructed,
-    and once more in a forward() after the first backward(): until then each runs within allocator(),
-    as constructing it does.
+    and, unless some parameters may be unused, once more in a forward() after the first backward(): until
+    then each that has a backward() runs within allocator(), as constructing it does.
     """
 
     def __init__(self, module: torch.nn.Module, *args: Any, gradient_as_bucket_view: bool = True,
@@ -152,7 +152,8 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
             super().__init__(module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if getattr(self, "_has_rebuilt_buckets", False):
+        never = self.find_unused_parameters and not self.static_graph
+        if never or getattr(self, "_has_rebuilt_buckets", False) or not torch.is_grad_enabled():
             return super().forward(*inputs, **kwargs)
         with allocator():
             return super().forward(*inputs, **kwargs)

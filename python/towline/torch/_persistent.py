@@ -53,7 +53,9 @@ def _tensors(module: torch.nn.Module, optimizer: torch.optim.Optimizer
     seen = set()
     names = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
-        if isinstance(tensor, torch.Tensor) and id(tensor) not in seen:
+        if not isinstance(tensor, torch.Tensor) or name.rsplit(".", 1)[-1] == "_extra_state":
+            raise ValueError(f"the module has {name}, and only parameters and buffers are kept")
+        if id(tensor) not in seen:
             seen.add(id(tensor))
             names[id(tensor)] = name
             yield f"module {name}", tensor
@@ -67,12 +69,22 @@ def _tensors(module: torch.nn.Module, optimizer: torch.optim.Optimizer
 
 
 def _packed(value: Any) -> Any:
-    """For JSON, which has no tuples."""
-    return {"tuple": list(value)} if isinstance(value, tuple) else value
+    """For JSON, which has no tuples, and of dicts only those of strings."""
+    if isinstance(value, dict):
+        return {"dict": _packed(list(value.items()))}
+    if isinstance(value, (list, tuple)):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_packed(one) for one in value]}
+    return value
 
 
 def _unpacked(value: Any) -> Any:
-    return tuple(value["tuple"]) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    (kind, what), = value.items()
+    if kind == "dict":
+        return dict(_unpacked(what))
+    return (tuple if kind == "tuple" else list)(map(_unpacked, what))
 
 
 def _plain(optimizer: torch.optim.Optimizer) -> bytes:
@@ -103,7 +115,7 @@ class _Sides:
         self.side_bytes = _side_bytes(self.places)
         self._word = region.array(1, np.int64)
         from . import _backend
-        self._commit = _backend.commit
+        self._backend = _backend
 
     @classmethod
     def make(cls, dev: Device, name: str, linger: int, optimizer: str,
@@ -138,18 +150,22 @@ class _Sides:
     def commit(self, trained: int, step: int) -> None:
         """That side is whole; and then the other one, too, as it is copied there."""
         word = 2 * step + 1
-        to, there = self.bytes_of(1 - trained), self.bytes_of(trained)
-        self._commit(address_of(self._word), word + trained, address_of(to), address_of(there),
-                     self.side_bytes, word + 1 - trained)
+        to, there = self._address(1 - trained), self._address(trained)
+        self._backend.commit(address_of(self._word), word + trained, to, there, self.side_bytes,
+                             word + 1 - trained)
+
+    def fill(self, side: int) -> None:
+        """From the other one, which is whole."""
+        self._backend.copy(self._address(side), self._address(1 - side), self.side_bytes)
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Is it in the region?"""
         begin = address_of(self._word)
         return begin <= tensor.data_ptr() < begin + self.region.nbytes
 
-    def bytes_of(self, side: int) -> np.ndarray:
-        """All of a side."""
-        return self.region.array(self.side_bytes, np.uint8, self.begin + side * self.side_bytes)
+    def _address(self, side: int) -> int:
+        """Where a side begins."""
+        return address_of(self._word) + self.begin + side * self.side_bytes
 
     def tensor(self, side: int, place: _Place) -> torch.Tensor:
         """One of a side's tensors, where it is."""
@@ -216,8 +232,8 @@ class Persistent:
     def _take_over(self, sides: _Sides) -> None:
         whole, step = sides.committed
         self._look_at_layout(sides)
-        sides.bytes_of(1 - whole)[:] = sides.bytes_of(whole)
         self._trained = 1 - whole
+        sides.fill(self._trained)
         self._restore_state(sides, sides.plain(whole))
         self._bind(sides, fill=False)
         self._sides, self.step = sides, step

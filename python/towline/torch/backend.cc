@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <list>
@@ -28,6 +29,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <c10/core/CPUAllocator.h>
@@ -130,6 +132,8 @@ std::atomic<Node *> node_of_process;
 Node *inherited;
 class Completer;
 std::atomic<Completer *> completer_of_process;
+/* Another one in a child that was forked: what its parent's threads held then is held for ever. */
+unsigned int process;
 
 /* A child opens its own, and has none of its parent's threads: what is its parent's answers it -EPERM. */
 void in_child()
@@ -142,6 +146,7 @@ void in_child()
 	}
 	node_of_process = nullptr;
 	completer_of_process = nullptr;
+	process++;
 	new (&node_lock) std::mutex;
 }
 
@@ -565,7 +570,11 @@ public:
 	/* It was broken off, or its communicator has failed: others may write to its memory. */
 	bool tainted() const { return tainted_; }
 
-	bool isCompleted() override { return look(0); }
+	bool isCompleted() override
+	{
+		must_be_ours();
+		return look(0);
+	}
 	bool isSuccess() const override
 	{
 		std::lock_guard<std::mutex> locked(mutex_);
@@ -590,10 +599,23 @@ private:
 		int64_t bytes;
 	};
 
+	void must_be_ours() const
+	{
+		if (process_ != process)
+			fail(what_, -EPERM);
+	}
+	/* Who changes a tensor's size now would free what others write to. */
+	void taint()
+	{
+		tainted_ = true;
+		for (const c10::Storage &storage : held_)
+			storage.unsafeGetStorageImpl()->set_resizable(false);
+	}
 	void take(const Part &part, int ret, uint32_t blamed);
 	void complete_future(c10::ivalue::Future &future);
 
 	const std::string what_;
+	const unsigned int process_ = process;
 	/* Who asks the library, or changes what follows. */
 	std::timed_mutex turn_;
 	std::vector<Part> works_;
@@ -618,7 +640,7 @@ void Call::take(const Part &part, int ret, uint32_t blamed)
 	if (ret < 0) {
 		/* After another rank's other call, or a letter too long, all is as it was. */
 		if (ret != -EPROTO && ret != -EMSGSIZE)
-			tainted_ = true;
+			taint();
 		if (!failed_)
 			failed_ = std::make_exception_ptr(std::runtime_error(told(what_, ret, blamed)));
 		return;
@@ -689,6 +711,7 @@ bool Call::wait(milliseconds timeout)
 	const bool forever = timeout == kNoTimeout || timeout == c10d::kUnsetTimeout;
 	const Clock::time_point until = Clock::now() + (forever ? milliseconds(0) : timeout);
 
+	must_be_ours();
 	for (;;) {
 		milliseconds slice = SLICE;
 
@@ -739,6 +762,7 @@ intrusive_ptr<c10::ivalue::Future> Call::getFuture()
 	intrusive_ptr<c10::ivalue::Future> future;
 	bool over;
 
+	must_be_ours();
 	{
 		std::lock_guard<std::timed_mutex> turn(turn_);
 
@@ -851,8 +875,9 @@ void Completer::run()
 class Meeting {
 public:
 	Meeting(intrusive_ptr<c10d::Store> store, int rank, int size, milliseconds timeout)
-		: store_(std::move(store)), rank_(rank), size_(size),
-		  until_(Clock::now() + timeout) {}
+		: store_(std::move(store)), rank_(rank), size_(size), until_(Clock::now() + timeout),
+		  /* A group of that name may have been there before, as often at each of its ranks. */
+		  prefix_("towline/" + std::to_string(store_->add("towline/" + std::to_string(rank), 1)) + "/") {}
 
 	/* tow_group_gather_fn. */
 	static int gather(void *arg, const void *mine, size_t bytes, void *all)
@@ -900,7 +925,7 @@ public:
 private:
 	int tell(const void *mine, size_t bytes, char *all)
 	{
-		const std::string key = "towline/" + std::to_string(number_++) + "/";
+		const std::string key = prefix_ + std::to_string(number_++) + "/";
 		auto *from = static_cast<const uint8_t *>(mine);
 
 		store_->set(key + std::to_string(rank_), std::vector<uint8_t>(from, from + bytes));
@@ -931,24 +956,37 @@ private:
 		}
 	}
 
-	static std::string reason_of(uint32_t rank)
+	std::string reason_of(uint32_t rank) const
 	{
-		return "towline/reason/" + std::to_string(rank);
+		return prefix_ + "reason/" + std::to_string(rank);
 	}
 
 	const intrusive_ptr<c10d::Store> store_;
 	const int rank_, size_;
 	const Clock::time_point until_;
+	const std::string prefix_;
 	unsigned int number_ = 0;
 	std::string why_;
 };
 
 /* ---- the process group ---------------------------------------------------------------- */
 
+class Towline;
+
+/* Somebody uses a group, which does not close meanwhile. */
+class Use {
+public:
+	Use(Towline &group, const char *what);
+	Use(Use &&other) noexcept : group_(std::exchange(other.group_, nullptr)) {}
+	~Use();
+private:
+	Towline *group_;
+};
+
 /* A call while it is made: nobody else takes it for one that has ended. */
 class Making {
 public:
-	explicit Making(intrusive_ptr<Call> call) : call_(std::move(call)) {}
+	Making(intrusive_ptr<Call> call, Use use) : call_(std::move(call)), use_(std::move(use)) {}
 	Making(Making &&) = default;
 	~Making()
 	{
@@ -967,6 +1005,7 @@ public:
 
 private:
 	intrusive_ptr<Call> call_;
+	Use use_;
 	const int raised_ = std::uncaught_exceptions();
 };
 
@@ -1008,7 +1047,7 @@ public:
 	intrusive_ptr<Work> barrier(const c10d::BarrierOptions &) override;
 	void monitoredBarrier(const c10d::BarrierOptions &, bool) override;
 	void setSequenceNumberForGroup() override {}
-	uint64_t getSequenceNumberForGroup() override { return calls_made_; }
+	uint64_t getSequenceNumberForGroup() override { return collectives_; }
 #if TORCH_VERSION_MAJOR >= 2
 	intrusive_ptr<Work> allgather_into_tensor_coalesced(Tensors &, Tensors &,
 							    const c10d::AllgatherOptions &) override;
@@ -1016,11 +1055,14 @@ public:
 		Tensors &, Tensors &, const c10d::ReduceScatterOptions &) override;
 #endif
 
-	void break_off() { tow_comm_abort(comm_); }
-	struct tow_comm_stats counts() const;
+	void break_off();
+	struct tow_comm_stats counts();
+	/* Has its communicator failed? */
+	bool failed();
 
 private:
 	class Together;
+	friend class Use;
 
 	milliseconds time(milliseconds asked) const
 	{
@@ -1049,19 +1091,44 @@ private:
 	intrusive_ptr<Work> sum_sparse(at::Tensor &tensor, const c10d::AllreduceOptions &);
 	void must_be_rank(int64_t rank) const;
 	static uint32_t program_tag(int tag);
-	/* Of the next collective that is made of letters: what comes too late for one is not another one's. */
+	/*
+	 * Of the next collective that is made of letters: what comes too late for one is not another one's.
+	 * Counted by who is refused, too: at other ranks it was begun.
+	 */
 	uint32_t next_tag() { return COLLECTIVES | (by_letters_++ & NUMBERS); }
 
 	const milliseconds timeout_;
-	const pid_t process_ = getpid();
+	const unsigned int process_ = process;
 	Meeting meeting_;
 	tow_group *group_ = nullptr;
 	tow_comm *comm_ = nullptr;
-	std::atomic<uint64_t> calls_made_ { 0 };
+	std::atomic<uint64_t> collectives_ { 0 };
 	uint32_t barriers_ = 0, by_letters_ = 0;	/* collectives, by this rank */
 	std::mutex lock_;
 	std::list<intrusive_ptr<Call>> calls_;	/* that may not have ended */
+	unsigned int users_ = 0;
+	bool closing_ = false;
+	std::condition_variable unused_;
 };
+
+Use::Use(Towline &group, const char *what) : group_(&group)
+{
+	if (group.process_ != process)
+		fail(what, -EPERM);
+	std::lock_guard<std::mutex> locked(group.lock_);
+	if (group.closing_)
+		throw std::runtime_error(std::string("towline: ") + what + ": the group has ended");
+	group.users_++;
+}
+
+Use::~Use()
+{
+	if (!group_)
+		return;
+	std::lock_guard<std::mutex> locked(group_->lock_);
+	if (!--group_->users_)
+		group_->unused_.notify_all();
+}
 
 /* Calls made within begin together. */
 class Towline::Together {
@@ -1116,10 +1183,17 @@ void Towline::close()
 	/* Python destroys it, and what ends now may call Python. */
 	std::unique_ptr<py::gil_scoped_release> python;
 
-	if (getpid() != process_ || !comm_)
+	if (process_ != process || !comm_)
 		return;
 	if (Py_IsInitialized() && PyGILState_Check())
 		python = std::make_unique<py::gil_scoped_release>();
+	{
+		std::unique_lock<std::mutex> locked(lock_);
+
+		if (std::exchange(closing_, true))
+			return;
+		unused_.wait(locked, [this] { return !users_; });
+	}
 	/* What all ranks do ends if they come; a letter may be one that nobody wants. */
 	const Clock::time_point until = Clock::now() + GRACE;
 
@@ -1132,10 +1206,25 @@ void Towline::close()
 	for (const auto &call : calls_)
 		while (!call->look(1000 * SLICE.count()))
 			;
+	/* None of its calls is left, so it does not refuse. */
 	tow_comm_destroy(comm_);
 	comm_ = nullptr;
 	calls_.clear();
 	tow_group_destroy(group_);
+}
+
+void Towline::break_off()
+{
+	const Use use(*this, "abort");
+
+	tow_comm_abort(comm_);
+}
+
+bool Towline::failed()
+{
+	const Use use(*this, "monitored_barrier");
+
+	return tow_comm_error(comm_, nullptr);
 }
 
 tow_call_attr Towline::attr(milliseconds asked) const
@@ -1173,17 +1262,15 @@ void Towline::keep(const intrusive_ptr<Call> &call)
 Making Towline::make(OpType type, const char *what, const char *title, const Tensors &inputs,
 		     const Tensors &result)
 {
-	/* What the parent's threads held when a child was forked is held for ever. */
-	if (getpid() != process_)
-		fail(what, -EPERM);
-	if (!comm_)
-		throw std::runtime_error(std::string("towline: ") + what + ": the group has ended");
+	Use use(*this, what);
 	auto call = c10::make_intrusive<Call>(type, what, title, inputs);
 
 	call->gives(result);
 	keep(call);
-	calls_made_++;
-	return Making(call);
+	/* All ranks make these, and in the same order: TORCH_DISTRIBUTED_DEBUG=DETAIL compares the number. */
+	if (title && !c10d::isP2POp(type))
+		collectives_++;
+	return Making(call, std::move(use));
 }
 
 void Towline::must_be_rank(int64_t rank) const
@@ -1435,7 +1522,7 @@ intrusive_ptr<Work> Towline::reduce_scatter(Tensors &outs, std::vector<Tensors> 
 	at::NoGradGuard plain;
 
 	for (size_t i = 0; i < in.size(); i++)
-		all[i].copy_(in[i].view_as(out));
+		all[i].copy_(in[i].reshape(out.sizes()));
 	add_reduce_scatter(*call, out, all, opts.reduceOp, opts.timeout);
 	return call;
 }
@@ -1494,10 +1581,14 @@ intrusive_ptr<Work> Towline::barrier(const c10d::BarrierOptions &opts)
 at::Tensor Towline::gathered(const at::Tensor &mine, milliseconds timeout)
 {
 	at::Tensor all = room_for(getSize(), mine);
-	auto call = make(OpType::ALLGATHER, "all_reduce", nullptr, {}, {});
+	auto begin = [&] {
+		auto call = make(OpType::ALLGATHER, "all_reduce", nullptr, {}, {});
 
-	add_allgather(*call, all, mine, timeout);
-	call.done()->wait(kNoTimeout);
+		add_allgather(*call, all, mine, timeout);
+		return call.done();
+	};
+
+	begin()->wait(kNoTimeout);
 	return all;
 }
 
@@ -1510,6 +1601,7 @@ intrusive_ptr<Work> Towline::sum_sparse(at::Tensor &tensor, const c10d::Allreduc
 	if (opts.reduceOp.op_ != c10d::ReduceOp::SUM)
 		invalid("sparse tensors are summed up, and not reduced otherwise");
 	at::NoGradGuard plain;
+	collectives_++;
 	const at::Tensor mine = tensor.coalesce();
 	const at::Tensor indices = mine.indices(), values = mine.values();
 	std::vector<int64_t> shape { mine.sparse_dim(), mine.dense_dim() };
@@ -1594,6 +1686,7 @@ intrusive_ptr<Work> Towline::recvAnysource(Tensors &tensors, int tag)
 intrusive_ptr<Work> Towline::gather(std::vector<Tensors> &outs, Tensors &ins,
 				    const c10d::GatherOptions &opts)
 {
+	const uint32_t tag = next_tag();
 	const at::Tensor data = whole(only(ins));
 	const bool root = getRank() == opts.rootRank;
 
@@ -1602,7 +1695,6 @@ intrusive_ptr<Work> Towline::gather(std::vector<Tensors> &outs, Tensors &ins,
 	if (root)
 		must_be_alike(outs[0], data, getSize());
 	auto call = make(OpType::GATHER, "gather", "towline:gather", ins, root ? outs[0] : Tensors());
-	const uint32_t tag = next_tag();
 	const Together together(comm_);
 
 	if (!root) {
@@ -1627,6 +1719,7 @@ intrusive_ptr<Work> Towline::gather(std::vector<Tensors> &outs, Tensors &ins,
 intrusive_ptr<Work> Towline::scatter(Tensors &outs, std::vector<Tensors> &ins,
 				     const c10d::ScatterOptions &opts)
 {
+	const uint32_t tag = next_tag();
 	const at::Tensor &out = only(outs);
 	const bool root = getRank() == opts.rootRank;
 
@@ -1635,7 +1728,6 @@ intrusive_ptr<Work> Towline::scatter(Tensors &outs, std::vector<Tensors> &ins,
 	if (root)
 		must_be_alike(ins[0], out, getSize());
 	auto call = make(OpType::SCATTER, "scatter", "towline:scatter", root ? ins[0] : Tensors(), outs);
-	const uint32_t tag = next_tag();
 	const Together together(comm_);
 
 	if (!root) {
@@ -1683,6 +1775,7 @@ intrusive_ptr<Work> Towline::alltoall_base(at::Tensor &out, at::Tensor &in,
 					   std::vector<int64_t> &in_splits,
 					   const c10d::AllToAllOptions &opts)
 {
+	const uint32_t tag = next_tag();
 	must_match(out, in);
 	const std::vector<int64_t> comes = parts_of(out, out_splits, getSize());
 	const std::vector<int64_t> goes = parts_of(in, in_splits, getSize());
@@ -1690,7 +1783,6 @@ intrusive_ptr<Work> Towline::alltoall_base(at::Tensor &out, at::Tensor &in,
 	if (comes[getRank()] != goes[getRank()])
 		invalid("a rank sends itself as much as it receives");
 	auto call = make(OpType::ALLTOALL_BASE, "all_to_all_single", "towline:all_to_all", { in }, { out });
-	const uint32_t tag = next_tag();
 	const at::Tensor from = whole(in), to = place_for(out);
 	int64_t at_in = 0, at_out = 0;
 	const Together together(comm_);
@@ -1712,6 +1804,7 @@ intrusive_ptr<Work> Towline::alltoall_base(at::Tensor &out, at::Tensor &in,
 
 intrusive_ptr<Work> Towline::alltoall(Tensors &outs, Tensors &ins, const c10d::AllToAllOptions &opts)
 {
+	const uint32_t tag = next_tag();
 	const size_t ranks = getSize();
 
 	if (outs.size() != ranks || ins.size() != ranks)
@@ -1721,7 +1814,6 @@ intrusive_ptr<Work> Towline::alltoall(Tensors &outs, Tensors &ins, const c10d::A
 	}
 	must_be_alike({ outs[getRank()] }, ins[getRank()], 1);
 	auto call = make(OpType::ALLTOALL, "all_to_all", "towline:all_to_all", ins, outs);
-	const uint32_t tag = next_tag();
 	const Together together(comm_);
 
 	for (size_t rank = 0; rank < ranks; rank++) {
@@ -1772,7 +1864,12 @@ void Towline::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
 	for (auto &[rank, call] : letters) {
 		try {
 			call->wait(kNoTimeout);
+		} catch (const py::error_already_set &) {
+			throw;
 		} catch (const std::exception &error) {
+			/* Who has died, or has broken off, is named there. */
+			if (failed())
+				throw;
 			if (missing.empty())
 				first = error.what();
 			missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
@@ -1791,8 +1888,9 @@ void Towline::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_r
 
 /* ---- asking ---- */
 
-struct tow_comm_stats Towline::counts() const
+struct tow_comm_stats Towline::counts()
 {
+	const Use use(*this, "stats");
 	struct tow_comm_stats stats = {};
 
 	stats.size = sizeof(stats);
@@ -1846,6 +1944,29 @@ Towline &ours(const intrusive_ptr<Base> &group)
 	return *made;
 }
 
+/* By as many threads as PyTorch computes with, each with a part that is worth one. */
+void copy(char *to, const char *from, size_t bytes)
+{
+	constexpr size_t LEAST = 8 << 20;
+	size_t parts = std::min<size_t>(at::get_num_threads(), bytes / LEAST);
+	std::vector<std::thread> others;
+
+	others.reserve(parts);
+	try {
+		for (; parts > 1; parts--) {
+			size_t part = bytes / parts;
+
+			others.emplace_back(memcpy, to + bytes - part, from + bytes - part, part);
+			bytes -= part;
+		}
+	} catch (const std::exception &) {
+		/* No more threads: what is left is this one's. */
+	}
+	memcpy(to, from, bytes);
+	for (std::thread &other : others)
+		other.join();
+}
+
 }
 
 PYBIND11_MODULE(_backend, module)
@@ -1876,8 +1997,11 @@ PYBIND11_MODULE(_backend, module)
 		auto *at = reinterpret_cast<std::atomic<int64_t> *>(word);
 
 		at->store(trained, std::memory_order_seq_cst);
-		memcpy(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes);
+		copy(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), bytes);
 		at->store(copied, std::memory_order_seq_cst);
+	}, Released());
+	module.def("copy", [](uintptr_t to, uintptr_t from, size_t bytes) {
+		copy(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), bytes);
 	}, Released());
 	module.def("whole_process", [](bool on) { return whole_process.exchange(on); });
 }
