@@ -8,8 +8,11 @@ import hashlib
 import re
 from typing import Optional, Union
 
-from ._lib import DeviceAttr, check, lib, milliseconds
+from ._lib import (LIST_ALL, DeviceAttr, ExportInfo, PeerInfo, RegionInfo, check, lib, listed,
+                   milliseconds)
 from ._life import Handle, Interruptible, Object
+from ._memory import values_of
+from ._remote import ExportReport, PeerReport, RegionReport
 
 
 def devices() -> list[str]:
@@ -72,6 +75,24 @@ class Device(Object):
             check(lib.tow_device_query(pointer, attr), "asking a device")
         return attr.device_name.decode()
 
+    def regions(self, everybody: bool = False) -> list[RegionReport]:
+        """Those of this user, or, for who has CAP_NET_ADMIN, everybody's.  Raises Error: EPERM."""
+        with self._handle as pointer:
+            every = listed("region", RegionInfo, pointer, LIST_ALL if everybody else 0)
+        return [values_of(one, RegionReport) for one in every]
+
+    def exports(self, everybody: bool = False) -> list[ExportReport]:
+        """Those of this user in this job, or everybody's, as regions()."""
+        with self._handle as pointer:
+            every = listed("export", ExportInfo, pointer, LIST_ALL if everybody else 0)
+        return [values_of(one, ExportReport) for one in every]
+
+    def peers(self) -> list[PeerReport]:
+        """Nodes that it is connected to, or was."""
+        with self._handle as pointer:
+            every = listed("peer", PeerInfo, pointer)
+        return [values_of(one, PeerReport) for one in every]
+
 
 class Peer(Object):
     """A node that this one is connected to, or this node itself.
@@ -95,3 +116,23 @@ class Peer(Object):
                 self._own(Handle(made.value, lib.tow_peer_release, dev._handle))
         waiting.over()
         check(result, f"connecting to {address}")
+
+    @classmethod
+    def find(cls, dev: Device, address: str) -> "Peer":
+        """The one at an address among those that are known; connects to nobody.
+
+        Raises Error: ENOENT: there is none.
+        """
+        self = cls.__new__(cls)
+        made = ctypes.c_void_p()
+        with dev._handle as pointer:
+            check(lib.tow_peer_find(pointer, address.encode(), made), f"finding {address}")
+            self._own(Handle(made.value, lib.tow_peer_release, dev._handle))
+        return self
+
+    def report(self) -> PeerReport:
+        """How it stands with it.  Raises Error: ENOENT: it is not known any more."""
+        info = PeerInfo()
+        with self._handle as pointer:
+            check(lib.tow_peer_info(pointer, info), "asking a peer")
+        return values_of(info, PeerReport)

@@ -22,7 +22,8 @@ ANY = 0xffffffff
 DIMS_MAX = 8
 GATHER_MAX = 224
 MESSAGE_MAX = 2016
-PERSISTENT = 2
+READONLY, PERSISTENT = 1, 2
+LIST_ALL = 1
 ARENA_DEBUG, ARENA_FALLBACK = 1, 2
 PUT_CLONE = 1
 # The longest wait in one call of what may be closed meanwhile.
@@ -80,6 +81,26 @@ class RegionInfo(Sized):
                 ("uid", c_uint32), ("pid", c_int32), ("linger_s", c_uint32),
                 ("linger_left_ms", c_uint32), ("fds", c_uint32), ("reserved", c_uint32),
                 ("name", c_char * 64), ("job_id", c_uint8 * 16)]
+
+
+class PeerInfo(Sized):
+    """struct tow_peer_info"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("peer", c_uint64),
+                ("address", c_uint8 * 16), ("scope_id", c_uint32), ("port", c_uint16),
+                ("reserved", c_uint16), ("incarnation", c_uint8 * 16), ("state", c_uint32),
+                ("last_error", c_int32), ("epoch", c_uint32), ("qps", c_uint32),
+                ("reconnects", c_uint32), ("grants", c_uint32), ("remotes", c_uint32),
+                ("reserved2", c_uint32), ("messages_sent", c_uint64),
+                ("messages_received", c_uint64), ("idle_ms", c_uint64)]
+
+
+class ExportInfo(Sized):
+    """struct tow_export_info"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("id", c_uint64),
+                ("region_id", c_uint64), ("offset", c_uint64), ("bytes", c_uint64),
+                ("rights", c_uint32), ("grants", c_uint32), ("uid", c_uint32), ("pid", c_int32),
+                ("reserved", c_uint32), ("name_bytes", c_uint32), ("job_id", c_uint8 * 16),
+                ("name", c_char * 256)]
 
 
 class ArenaAttr(Sized):
@@ -235,7 +256,7 @@ class FeedStats(Sized):
 
 
 STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
-    DeviceAttr, RegionAttr, RegionInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
+    DeviceAttr, RegionAttr, RegionInfo, PeerInfo, ExportInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
     DType, TensorType, CollectiveAttr, CollectiveStats, CallAttr, CommStats, WorkerAttr,
     MailboxAttr, LineInfo, RendezvousTensor, TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr,
     FeedWorkerStruct, FeedStats)}
@@ -274,6 +295,29 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_region_release": (None, [_P]),
     "tow_region_map": (c_int, [_P, c_uint64, c_size_t, c_int, _O]),
     "tow_region_info": (c_int, [_P, POINTER(RegionInfo)]),
+    "tow_region_from_memory": (c_int, [_P, _P, c_uint64, c_uint32, _O]),
+    "tow_region_from_dmabuf": (c_int, [_P, c_int, c_uint64, c_uint64, c_uint32, _O]),
+    "tow_region_from_fd": (c_int, [_P, c_int, _O]),
+    "tow_region_fd": (c_int, [_P, c_uint32, POINTER(c_int)]),
+    "tow_region_list_get": (c_int, [_P, c_uint32, _O]),
+    "tow_region_list_count": (c_size_t, [_P]),
+    "tow_region_list_entry": (c_int, [_P, c_size_t, POINTER(RegionInfo)]),
+    "tow_region_list_free": (None, [_P]),
+    "tow_export": (c_int, [_P, c_uint64, c_uint64, c_char_p, c_uint32, _O]),
+    "tow_unexport": (c_int, [_P]),
+    "tow_export_list_get": (c_int, [_P, c_uint32, _O]),
+    "tow_export_list_count": (c_size_t, [_P]),
+    "tow_export_list_entry": (c_int, [_P, c_size_t, POINTER(ExportInfo)]),
+    "tow_export_list_free": (None, [_P]),
+    "tow_resolve": (c_int, [_P, c_char_p, c_uint32, c_uint32, _O]),
+    "tow_remote_bytes": (c_uint64, [_P]),
+    "tow_remote_release": (c_int, [_P]),
+    "tow_peer_find": (c_int, [_P, c_char_p, _O]),
+    "tow_peer_info": (c_int, [_P, POINTER(PeerInfo)]),
+    "tow_peer_list_get": (c_int, [_P, c_uint32, _O]),
+    "tow_peer_list_count": (c_size_t, [_P]),
+    "tow_peer_list_entry": (c_int, [_P, c_size_t, POINTER(PeerInfo)]),
+    "tow_peer_list_free": (None, [_P]),
     "tow_peer_connect": (c_int, [_P, c_char_p, _P, c_uint32, _O]),
     "tow_peer_release": (None, [_P]),
     "tow_arena_create": (c_int, [_P, POINTER(ArenaAttr), _O]),
@@ -446,6 +490,22 @@ def check(result: int, what: str) -> int:
     if result < 0:
         raise failure(result, what)
     return result
+
+
+# ---- lists ----
+
+def listed(kind: str, structure: Any, pointer: Any, flags: int = 0) -> list[Any]:
+    """What tow_KIND_list_get() and its like say."""
+    count, entry, free = (getattr(lib, f"tow_{kind}_list_{end}") for end in ("count", "entry", "free"))
+    found = c_void_p()
+    check(getattr(lib, f"tow_{kind}_list_get")(pointer, flags, found), f"listing {kind}s")
+    try:
+        every = [structure() for _ in range(count(found))]
+        for number, one in enumerate(every):
+            check(entry(found, number, one), f"listing {kind}s")
+        return every
+    finally:
+        free(found)
 
 
 # ---- time ----

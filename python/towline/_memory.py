@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 import numpy as np
 
 from . import _life
-from ._lib import (ARENA_DEBUG, ARENA_FALLBACK, PERSISTENT, ArenaAttr, ArenaStats, RegionAttr,
-                   RegionInfo, check, failure, lib)
+from ._lib import (ARENA_DEBUG, ARENA_FALLBACK, PERSISTENT, READONLY, ArenaAttr, ArenaStats,
+                   RegionAttr, RegionInfo, check, failure, lib)
 from ._life import Handle, Object
-from ._types import Shape, address_of, bytes_of, shape_of
+from ._types import Shape, address_of, bytes_of, shape_of, whole
 
 if TYPE_CHECKING:
     from ._device import Device
@@ -28,7 +28,7 @@ class Block:
     __slots__ = ("__array_interface__", "_handle", "_arena", "_address", "__weakref__")
 
     def __init__(self, handle: Handle, address: int, nbytes: int,
-                 arena: Optional[Handle] = None) -> None:
+                 arena: Optional[Handle] = None, readonly: bool = False) -> None:
         """Of what is used as long as there is this; it is freed in @arena then, if that is given.
         """
         handle.keep()
@@ -36,7 +36,7 @@ class Block:
         self._arena = arena
         self._address = address
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (nbytes,),
-                                    "data": (address, False)}
+                                    "data": (address, readonly)}
 
     def own(self, arena: Handle) -> None:
         """It is not the edge's any more, and freed in the arena."""
@@ -78,7 +78,13 @@ class Stats(NamedTuple):
 
 def values_of(structure: Any, kind: Any) -> Any:
     """A named tuple of a structure's fields of the same names."""
-    return kind(*(getattr(structure, name) for name in kind._fields))
+    return kind(*(_plain(getattr(structure, name)) for name in kind._fields))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, ctypes.Array):
+        return bytes(value)
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
 class Arena(Object):
@@ -204,11 +210,71 @@ class Region(Object):
             self._made(dev, made, True)
         return self
 
-    def _made(self, dev: "Device", made: ctypes.c_void_p, persistent: bool) -> None:
+    @classmethod
+    def from_fd(cls, dev: "Device", fd: int) -> "Region":
+        """The region behind a descriptor of fd()'s, of whatever process; it stays charged to whom it was.
+
+        fd: stays the caller's, who may close it then.
+        Raises Error: EINVAL: it is no region's; EBADF; EXDEV: of another device, or of an earlier life of
+        this one; EDQUOT, ENOSPC, ENOMEM.
+        """
+        self = cls.__new__(cls)
+        made = ctypes.c_void_p()
+        with dev._handle as pointer:
+            check(lib.tow_region_from_fd(pointer, fd, made), f"a region of descriptor {fd}")
+            self._made(dev, made, False)
+        return self
+
+    @classmethod
+    def from_memory(cls, dev: "Device", memory: Any, readonly: bool = False) -> "Region":
+        """One of memory that the process has, which is pinned and kept until the region ends.
+
+        memory: a NumPy array, or whatever else has the buffer protocol, of one piece.
+        readonly: peers may read it, and it is sent from, not written.
+        Raises Error: ENOMEM: also for RLIMIT_MEMLOCK; EDQUOT, ENOSPC; EFAULT: it cannot be written;
+        EOPNOTSUPP: a file's memory past the page cache.  ValueError: it is empty, has gaps, or cannot be
+        written, and not @readonly.
+        """
+        array = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
+        whole(array, "memory", writable=not readonly)
+        if not array.nbytes:
+            raise ValueError("memory is empty")
+        self = cls.__new__(cls)
+        made = ctypes.c_void_p()
+        with dev._handle as pointer:
+            check(lib.tow_region_from_memory(pointer, address_of(array), array.nbytes,
+                                             READONLY if readonly else 0, made), "a region of memory")
+            self._made(dev, made, False, array)
+        return self
+
+    @classmethod
+    def from_dmabuf(cls, dev: "Device", fd: int, nbytes: int, offset: int = 0,
+                    readonly: bool = False) -> "Region":
+        """One of another device's memory, which has no address here: array() is for none of it.
+
+        fd: a dma-buf's descriptor (a GPU's, say); stays the caller's.
+        nbytes: how much of it, in bytes; offset: from where on, a multiple of the page size.
+        Raises Error: EINVAL: it is no dma-buf, or that is not within it; EBADF; EOPNOTSUPP: the RDMA
+        device is software, or cannot reach it; EDQUOT, ENOSPC, ENOMEM; what the dma-buf's exporter says.
+        """
+        self = cls.__new__(cls)
+        made = ctypes.c_void_p()
+        with dev._handle as pointer:
+            check(lib.tow_region_from_dmabuf(pointer, fd, offset, nbytes, READONLY if readonly else 0,
+                                             made), f"a region of dma-buf {fd}")
+            self._made(dev, made, False, mapped=False)
+        return self
+
+    def _made(self, dev: "Device", made: ctypes.c_void_p, persistent: bool,
+              memory: Optional[np.ndarray] = None, mapped: bool = True) -> None:
         info, address = RegionInfo(), ctypes.c_void_p()
         result = lib.tow_region_info(made, info)
-        if not result:
-            result = lib.tow_region_map(made, 0, 0, PROT_READ | PROT_WRITE, address)
+        self.readonly = bool(info.flags & READONLY)
+        if memory is not None:
+            address.value = address_of(memory)
+        elif not result and mapped:
+            result = lib.tow_region_map(made, 0, 0, PROT_READ | (0 if self.readonly else PROT_WRITE),
+                                        address)
         if result:
             lib.tow_region_destroy(made)
             raise failure(result, "mapping a region")
@@ -217,24 +283,40 @@ class Region(Object):
         self.nbytes: int = info.bytes
         self._ending = end
         self._address = address.value or 0
-        self._own(Handle(made.value, end, dev._handle))
+        self._own(Handle(made.value, end, dev._handle, kept=(memory,)))
+
+    @property
+    def fd(self) -> int:
+        """A new descriptor of it, a dma-buf, for passing it on: os.close() is the caller's.
+
+        Who has it may write to the region unless that is read-only.
+        Raises Error: EOPNOTSUPP: it is of the process's own memory or of a dma-buf; EMFILE, ENFILE.
+        """
+        fd = ctypes.c_int()
+        with self._handle as pointer:
+            check(lib.tow_region_fd(pointer, READONLY if self.readonly else 0, fd),
+                  "a region's descriptor")
+        return fd.value
 
     def array(self, shape: Shape, dtype: Any = np.uint8, offset: int = 0) -> np.ndarray:
         """A part of it as an array, which keeps the region.
 
         offset: where it begins, in bytes: a multiple of the elements' alignment.
-        Raises ValueError: it is not within the region, or not aligned.
+        Raises ValueError: it is not within the region, or not aligned; the region has no address.
         """
         dims, kind = shape_of(shape), np.dtype(dtype)
         nbytes = bytes_of(dims, kind)
         if kind.hasobject:
             raise TypeError(f"{kind} refers to Python objects, which have no place here")
+        if not self._address:
+            raise ValueError("another device's memory has no address")
         if offset < 0 or offset + nbytes > self.nbytes:
             raise ValueError(f"{nbytes} bytes from {offset} on are not within {self.nbytes}")
         if offset % kind.alignment:
             raise ValueError(f"offset {offset} is no multiple of {kind.alignment}")
         with self._handle.look():
-            return Block(self._handle, self._address + offset, nbytes).array(dims, kind)
+            block = Block(self._handle, self._address + offset, nbytes, readonly=self.readonly)
+            return block.array(dims, kind)
 
     def destroy(self) -> None:
         """As close(), of a persistent one, too."""

@@ -119,6 +119,9 @@ def test_numbers():
     for name, number in (("TOW_ARENA_DEBUG", _lib.ARENA_DEBUG), ("TOW_PUT_CLONE", _edge.PUT_CLONE),
                          ("TOW_ARENA_FALLBACK", _lib.ARENA_FALLBACK),
                          ("TOW_REGION_PERSISTENT", _memory.PERSISTENT),
+                         ("TOW_REGION_READONLY", _memory.READONLY),
+                         ("TOW_LIST_ALL", _lib.LIST_ALL), *((f"TOW_RIGHT_{one.name}", one)
+                                                            for one in towline.Right),
                          ("TOW_MAILBOX_CAME", _mailbox.CAME), ("TOW_MAILBOX_ROOM", _mailbox.ROOM)):
         found = re.search(rf"\b{name}\b\s*=?\s*\(?1U? << (\d+)", text)
         assert found and 1 << int(found.group(1)) == number, name

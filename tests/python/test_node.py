@@ -143,6 +143,95 @@ def test_take_over(children, dev):
     assert caught.value.errno == errno.ENOENT
 
 
+def test_region_of_memory(dev):
+    """Of the process's own: it is kept, and not mapped again."""
+    memory = np.arange(5000, dtype="i4")
+    with towline.Region.from_memory(dev, memory) as region:
+        assert region.nbytes == 20000 and not region.readonly
+        region.array(5000, "i4")[7] = 70
+        assert memory[7] == 70
+        with pytest.raises(towline.Error) as caught:
+            region.fd   # pylint: disable=pointless-statement
+        assert caught.value.errno == errno.EOPNOTSUPP
+        kept = weakref.ref(memory)
+        del memory
+        gc.collect()
+        assert kept() is not None and region.array(5000, "i4")[7] == 70
+    gc.collect()
+    assert kept() is None
+    with towline.Region.from_memory(dev, b"for reading", readonly=True) as region:
+        array = region.array(region.nbytes)
+        assert region.readonly and array.tobytes() == b"for reading" and not array.flags.writeable
+    for bad in (b"read-only", np.zeros((4, 4))[:, 1], bytearray()):
+        with pytest.raises(ValueError):
+            towline.Region.from_memory(dev, bad)
+    with pytest.raises(TypeError):
+        towline.Region.from_memory(dev, [1, 2])
+
+
+def test_region_passed_on(dev, children):
+    """By a descriptor, which another process opens; a copy of it is the region's, too."""
+    with towline.Region(dev, MIB, name="passed") as region:
+        fd = region.fd
+
+        def other():
+            with towline.Device() as mine, towline.Region.from_fd(mine, fd) as same:
+                same.array(3, "i8")[:] = (1, 2, 3)
+
+        assert children(other).wait() == 0
+        assert region.array(3, "i8").tolist() == [1, 2, 3]
+        with pytest.raises(towline.Error) as caught:
+            towline.Region.from_dmabuf(dev, fd, MIB)
+        assert caught.value.errno == errno.EOPNOTSUPP, "this device is software"
+        os.close(fd)
+        for function in (towline.Region.from_fd, lambda *of: towline.Region.from_dmabuf(*of, 4096)):
+            with pytest.raises(towline.Error) as caught:
+                function(dev, fd)
+            assert caught.value.errno == errno.EBADF
+        mine = [one for one in dev.regions() if one.name == "passed"]
+        assert len(mine) == 1 and mine[0].bytes == region.nbytes and mine[0].pid == os.getpid()
+        assert mine == [one for one in dev.regions(everybody=True) if one.name == "passed"]
+
+
+def test_export(dev, peer):
+    """What was exported is found, with its size and its rights, until it ends."""
+    right = towline.Right
+    region = towline.Region(dev, MIB)
+    export = towline.Export(region, "bläck", right.READ | right.WRITE, 4096, 8192)
+    seen = [one for one in dev.exports() if one.name == "bläck"]
+    assert len(seen) == 1 and (seen[0].offset, seen[0].bytes, seen[0].rights) == (4096, 8192, 3)
+    with towline.Remote(peer, "bläck", right.READ) as remote:
+        assert remote.nbytes == 8192 and peer.report().remotes == 1
+    with pytest.raises(towline.Error) as caught:
+        towline.Remote(peer, "bläck", right.READ | right.ATOMIC | right.WRITE)
+    assert caught.value.errno == errno.EACCES
+    with pytest.raises(towline.Error) as caught:
+        towline.Export(region, "bläck", right.READ)
+    assert caught.value.errno == errno.EEXIST
+    for begin, nbytes in ((-1, 5), (0, 0), (MIB, None), (1, region.nbytes)):
+        with pytest.raises(ValueError):
+            towline.Export(region, "bad", right.READ, begin, nbytes)
+    region.close()
+    assert used_bytes(), "the export keeps it"
+    export.close()
+    becomes(lambda: not used_bytes())
+    with pytest.raises(towline.Error) as caught:
+        towline.Remote(peer, "bläck", right.READ, timeout=0)
+    assert caught.value.errno == errno.ENOENT
+    with pytest.raises(towline.Timeout):
+        towline.Remote(peer, "bläck", right.READ, timeout=0.1)
+
+
+def test_peers(dev, peer):
+    """Who is known is found; nobody is connected to for that."""
+    with towline.Peer.find(dev, own_address()) as same:
+        assert same.report().peer == peer.report().peer
+    assert peer.report().peer in [one.peer for one in dev.peers()]
+    with pytest.raises(towline.Error) as caught:
+        towline.Peer.find(dev, "192.0.2.77")
+    assert caught.value.errno == errno.ENOENT
+
+
 # ---- edges ----
 
 def static(worker, peer, name="edge", shape=SHAPE, dtype="f4", **more):

@@ -309,7 +309,8 @@ class Persistent:
         region, and comes after the optimizer's first step, when all of its state is there.
 
         Raises Error: ENOSPC, EDQUOT: the pool has no room for twice of all; EEXIST.  ValueError: a
-        tensor has another shape than before, or is new.
+        tensor has another shape than before, or is new; the module has extra state; the optimizer has
+        what is neither a tensor nor numbers, texts, lists, tuples and dicts of them.
         """
         if step < 0:
             raise ValueError("a step is 0 or more")
