@@ -9,14 +9,14 @@ import ctypes
 import threading
 import time
 from errno import ETIMEDOUT
-from typing import Any, Callable, NamedTuple, Optional, Type
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Type
 
 import numpy as np
 
 from ._calls import ALGORITHMS, SLICE_S, Calls, Work, looked
 from ._group import Group
 from ._lib import (ANY, FOREVER, NO_RANK, CallAttr, CollectiveAttr, CollectiveStats, CommAttr,
-                   CommStats, Deadline, check, failure, lib, milliseconds)
+                   CommStats, Deadline, Error, check, failure, lib, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, values_of
 from ._types import address_of, dtype_of, whole
@@ -110,17 +110,44 @@ class Comm(Object):
         with group._handle as ranks, arena._handle as memory, Interruptible() as waiting:
             result = lib.tow_comm_create(ranks, memory, attr, made, blamed)
             if not result:
-                self._own(Handle(made.value, self._calls.end, group._handle, arena._handle))
+                self._made(made, group, arena, group.rank, group.size)
         waiting.over()
         if result:
             raise failure(result, "making a communicator", blamed.value)
+
+    def _made(self, made: ctypes.c_void_p, group: Group, arena: Arena, rank: int, size: int) -> None:
+        self._own(Handle(made.value, self._calls.end, group._handle, arena._handle))
         self.group = group
         self.arena = arena
-        self.rank, self.size = group.rank, group.size
+        self.rank, self.size = rank, size
         self._turn = _Turn()
+        self._together = 0
+
+    def split(self, ranks: Sequence[int], tag: int = 0, timeout: Optional[float] = 600.0) -> "Comm":
+        """A communicator of some ranks, which those call, and no others, with the same ranks and tag.
+
+        ranks: which ones of this one, each once; in their order they are ranks 0, 1, 2 of the new one.
+        tag: a number that these ranks have for no other one that there is.
+        timeout: as that of Comm.
+
+        Nobody waits for anybody; this one may be closed before it.
+        Raises Error: EINVAL: this rank is not among @ranks, or one is none, or is there twice; EEXIST:
+        there is one of these ranks and @tag; ENOSPC; or what this one has failed with.
+        """
+        attr = CommAttr(timeout_ms=milliseconds(timeout))
+        made, every = ctypes.c_void_p(), (ctypes.c_uint32 * len(ranks))(*ranks)
+        other = Comm.__new__(Comm)
+        other._calls = Calls()
+        with self._handle as pointer:
+            check(lib.tow_comm_split(pointer, every, len(ranks), tag, attr, made),
+                  "splitting a communicator")
+            other._made(made, self.group, self.arena, list(ranks).index(self.rank), len(ranks))
+        return other
 
     def close(self) -> None:
-        """Wait for calls to end, and end it; see Comm."""
+        """Wait for calls to end, and end it; see Comm.  Raises ValueError: within together()."""
+        if self._together:
+            raise ValueError("calls that are made together have not begun")
         if self._handle.ours:
             with contextlib.suppress(ValueError):   # Somebody else closes it.
                 self._calls.finish(self._handle)
@@ -256,6 +283,37 @@ class Comm(Object):
                 what, lambda work: function(pointer, *first, *words, attr, work), (array, out),
                 letter)
         return Work(self, call, what, out)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Calls that are made within begin when it is left: what they have to say to a rank travels
+        in one message, which for many small ones is most of their time.  None of the communicator's
+        goes on before, so nothing is waited for within.
+        """
+        with self._handle as pointer:
+            check(lib.tow_calls_begin(pointer), "beginning calls")
+            self._together += 1
+            try:
+                yield
+            finally:
+                self._together -= 1
+                check(lib.tow_calls_end(pointer), "beginning calls")
+
+    def waited(self) -> list[float]:
+        """For how long this rank has waited for each one, in seconds, in Work.wait().  Who comes late
+        has others wait for it, and hardly waits itself."""
+        each = (ctypes.c_uint64 * self.size)()
+        with self._handle as pointer:
+            check(lib.tow_comm_waited(pointer, each, self.size), "asking a communicator")
+        return [us / 1e6 for us in each]
+
+    @property
+    def error(self) -> Optional[Error]:
+        """What it has failed with, once it has: all else raises the same."""
+        blamed = ctypes.c_uint32(FOREVER)
+        with self._handle as pointer:
+            result = lib.tow_comm_error(pointer, blamed)
+        return failure(result, "a communicator", blamed.value) if result else None
 
     def abort(self) -> None:
         """End all calls and collectives, here and at all other ranks, with Error: ECANCELED, and

@@ -122,6 +122,39 @@ def check_plans(me):
     assert letter.algorithm is None and letter.piece_bytes is None
 
 
+def check_split(me):
+    """Of some ranks, in another order, beside the one that they are of; and its end."""
+    pair = [2, 0]
+    if me.rank in pair:
+        with me.comm.split(pair, tag=5) as comm:
+            assert (comm.rank, comm.size) == (pair.index(me.rank), 2)
+            every = comm.iallgather(np.array([me.rank])).wait()
+            assert every.ravel().tolist() == pair
+            with pytest.raises(towline.Error) as caught:
+                me.comm.split(pair, tag=5)
+            assert caught.value.errno == errno.EEXIST
+    for bad in ([me.rank, me.rank], [(me.rank + 1) % RANKS], [me.rank, RANKS], []):
+        with pytest.raises(towline.Error) as caught:
+            me.comm.split(bad)
+        assert caught.value.errno == errno.EINVAL
+    assert me.comm.split([me.rank]).iallreduce(np.ones(3)).wait().sum() == 3
+
+
+def check_together(me):
+    """Many small ones begin together, also within another one's."""
+    arrays = [given(me.rank, 11, "i4") for _ in range(40)]
+    with me.comm.together():
+        works = [me.comm.iallreduce(array) for array in arrays[:20]]
+        with me.comm.together():
+            works += [me.comm.iallreduce(array) for array in arrays[20:]]
+        with pytest.raises(ValueError, match="together"):
+            me.comm.close()
+        assert not any(work.done for work in works)
+    assert all(np.array_equal(work.wait(), wanted(11, "i4")) for work in works)
+    waited = me.comm.waited()
+    assert len(waited) == RANKS and sum(waited) > 0 and me.comm.error is None
+
+
 def check_refused(me):
     """What cannot be done is said at once, and others hear nothing of it."""
     array, square = np.ones(8, "f4"), np.ones((4, 4), "f4")
@@ -324,9 +357,9 @@ def take_part(rank):
     """One rank, through all of it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     me = Me(rank, "calls")
-    for check in (check_types, check_shapes, check_others, check_plans, check_refused,
-                  check_forgotten, check_many, check_threads, check_loop, check_mismatch,
-                  check_late, check_both, check_child, check_ends):
+    for check in (check_types, check_shapes, check_others, check_plans, check_split,
+                  check_together, check_refused, check_forgotten, check_many, check_threads,
+                  check_loop, check_mismatch, check_late, check_both, check_child, check_ends):
         start = time.monotonic()
         check(me)
         if not rank:
@@ -356,6 +389,7 @@ def fail(rank, how, number, culprit):
         with pytest.raises(towline.Error) as caught:
             me.comm.iallreduce(np.ones(3)).wait()
         assert blamed_of(caught) == (number, culprit)
+    assert (me.comm.error.errno, me.comm.error.blamed) == (number, culprit)
     assert time.monotonic() - start < TOLD_S
     # Others may write to it until the communicator ends.
     gc.collect()

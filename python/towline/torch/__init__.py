@@ -73,10 +73,7 @@ def _group(group: Any) -> Any:
 @atexit.register
 def _leave() -> None:
     """Who ends without destroy_process_group() has not died: what others need of it arrives first."""
-    for group in list(dist.distributed_c10d._pg_map):
-        # Others' groups are none of ours.
-        with contextlib.suppress(TypeError, RuntimeError):
-            _backend.close(_group(group))
+    _backend.close_all()
 
 
 def abort(group: Any = None) -> None:

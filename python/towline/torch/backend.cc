@@ -1013,6 +1013,8 @@ class Towline final : public Base {
 public:
 	Towline(const intrusive_ptr<c10d::Store> &store, int rank, int size, milliseconds timeout);
 	~Towline() override { close(); }
+	/* Nobody has it any more: it is deleted when it is in no list, either. */
+	void release_resources() override { close(); }
 	/* What does not end soon is broken off, and nothing more can be begun. */
 	void close();
 
@@ -1934,6 +1936,34 @@ bool in_pool(const at::Tensor &tensor)
 	       !tow_arena_find(node->arena, tensor.data_ptr(), &region, &offset);
 }
 
+/* Those that were made here, of which some may be gone; under node_lock. */
+std::vector<c10::weak_intrusive_ptr<Towline>> groups;
+
+intrusive_ptr<Base> create(const intrusive_ptr<c10d::Store> &store, int rank, int size, milliseconds timeout)
+{
+	auto made = c10::make_intrusive<Towline>(store, rank, size, timeout);
+	std::lock_guard<std::mutex> locked(node_lock);
+
+	groups.erase(std::remove_if(groups.begin(), groups.end(), [](auto &one) { return one.expired(); }),
+		     groups.end());
+	groups.emplace_back(made);
+	return made;
+}
+
+/* Also those that were destroyed, and that an exception's traceback has still. */
+void close_all()
+{
+	std::vector<c10::weak_intrusive_ptr<Towline>> every;
+
+	{
+		std::lock_guard<std::mutex> locked(node_lock);
+		every.swap(groups);
+	}
+	for (auto &one : every)
+		if (intrusive_ptr<Towline> group = one.lock())
+			group->close();
+}
+
 Towline &ours(const intrusive_ptr<Base> &group)
 {
 	auto *made = dynamic_cast<Towline *>(group.get());
@@ -1973,10 +2003,8 @@ PYBIND11_MODULE(_backend, module)
 {
 	using Released = py::call_guard<py::gil_scoped_release>;
 
-	module.def("create", [](const intrusive_ptr<c10d::Store> &store, int rank, int size,
-				milliseconds timeout) {
-		return intrusive_ptr<Base>(c10::make_intrusive<Towline>(store, rank, size, timeout));
-	}, Released());
+	module.def("create", create, Released());
+	module.def("close_all", close_all, Released());
 	module.def("abort", [](const intrusive_ptr<Base> &group) { ours(group).break_off(); }, Released());
 	module.def("close", [](const intrusive_ptr<Base> &group) { ours(group).close(); }, Released());
 	module.def("monitored_barrier", [](const intrusive_ptr<Base> &group, milliseconds timeout,
