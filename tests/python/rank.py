@@ -69,6 +69,8 @@ def lose(group, comm, arena):
     reduce()
     if group.rank == 2:
         print("goes", flush=True)
+        # What others need of it for the first one has left it.
+        time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
     try:
         while True:
