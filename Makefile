@@ -127,6 +127,16 @@ python: lib
 	$(call say,WHEEL)$(PYTHON) -m pip --quiet wheel --no-index --no-deps --no-build-isolation \
 		--wheel-dir $(OUT)/python $(OUT)/obj/python
 
+# What is compiled of it.  It needs no library, but Python's headers (python3-dev), 3.11 or later.
+ring_module	:= $(OUT)/python/_ring.abi3.so
+
+python-ring: $(ring_module)
+
+$(ring_module): python/towline/_ring.c $(flags) | $(public_headers)
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(user_flags) -fPIC -shared -fvisibility=hidden \
+		$(shell $(PYTHON)-config --includes) $(LDFLAGS) -o $@ $<
+
 # ---- examples ------------------------------------------------------------
 # Programs as users write them: the demo runs them.
 examples	:= $(patsubst Documentation/examples/%.c,$(OUT)/examples/%, \
@@ -167,10 +177,11 @@ help:
 #help all            library, tool, and the module for KDIR (default: the running kernel)
 #help lib tools      only the library; only the towline command
 #help python         a wheel of the Python package, in build/python
+#help python-ring    the compiled part of the Python package, in build/python
 #help examples       Documentation/examples: programs against the library, what the training needs
 #help clean          removes what was built, but not build/kernels and build/venv
 
 FORCE:
-.PHONY: all lib tools python examples clean help FORCE
+.PHONY: all lib tools python python-ring examples clean help FORCE
 
 -include $(lib_objects:=.d) $(tool_objects:=.d) $(examples:=.d)

@@ -103,6 +103,11 @@ class ExportInfo(Sized):
                 ("name", c_char * 256)]
 
 
+class ChannelStruct(ctypes.Structure):
+    """struct tow_channel"""
+    _fields_ = [("queue", c_void_p), ("number", c_uint32), ("qp", c_uint32), ("qps", c_uint32)]
+
+
 class ArenaAttr(Sized):
     """struct tow_arena_attr; its functions stay NULL"""
     _fields_ = [("size", c_uint32), ("flags", c_uint32), ("region_bytes", c_uint64),
@@ -256,7 +261,8 @@ class FeedStats(Sized):
 
 
 STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
-    DeviceAttr, RegionAttr, RegionInfo, PeerInfo, ExportInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
+    DeviceAttr, RegionAttr, RegionInfo, PeerInfo, ExportInfo, ChannelStruct,
+    ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
     DType, TensorType, CollectiveAttr, CollectiveStats, CallAttr, CommStats, WorkerAttr,
     MailboxAttr, LineInfo, RendezvousTensor, TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr,
     FeedWorkerStruct, FeedStats)}
@@ -320,6 +326,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_peer_list_free": (None, [_P]),
     "tow_peer_connect": (c_int, [_P, c_char_p, _P, c_uint32, _O]),
     "tow_peer_release": (None, [_P]),
+    "tow_queue_create": (c_int, [_P, c_uint32, c_uint32, _O]),
+    "tow_queue_destroy": (None, [_P]),
+    "tow_queue_fd": (c_int, [_P]),
+    "tow_queue_submit": (c_int, [_P]),
+    "tow_queue_enter": (c_int, [_P, c_uint32, c_uint32, c_uint32]),
+    "tow_channel_get": (c_int, [_P, _P, c_uint32, POINTER(POINTER(ChannelStruct))]),
+    "tow_channel_put": (c_int, [POINTER(ChannelStruct)]),
     "tow_arena_create": (c_int, [_P, POINTER(ArenaAttr), _O]),
     "tow_arena_destroy": (c_int, [_P]),
     "tow_arena_alloc": (_P, [_P, c_size_t]),

@@ -62,7 +62,8 @@ def declared():
     text = "".join(path.read_text() for path in HEADERS)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found = {}
-    for name, arguments in re.findall(r"\b(tow_\w+)\(([^()]*)\);", text):
+    for name, arguments in re.findall(r"^\w[\w *]*\b(tow_\w+)\(([^()]*)\);", text,
+                                      re.MULTILINE):
         found[name] = [] if arguments == "void" else arguments.split(",")
     return found
 
