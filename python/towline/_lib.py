@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import importlib
+import importlib.machinery
+import importlib.util
 import math
 import os
+import sys
 import time
 from ctypes import (POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
@@ -40,6 +44,27 @@ def _load() -> ctypes.CDLL:
 
 
 lib = _load()
+
+
+def load_compiled(name: str, variable: str, what: str, made_by: str) -> Any:
+    """A compiled part of the package: the file that a variable of the environment names, or a module.
+
+    Raises ImportError: it is missing, and how to build it.
+    """
+    path = os.environ.get(variable)
+    try:
+        if path is None:
+            return importlib.import_module(name)
+        loader = importlib.machinery.ExtensionFileLoader(name, path)
+        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+        assert spec
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        sys.modules[name] = module
+        return module
+    except ImportError as error:
+        raise ImportError(f"{what}: its compiled part is missing, or of another version: {error}.  Build it "
+                          f"(make {made_by}), and name it in {variable}") from None
 
 
 # ---- structures ----

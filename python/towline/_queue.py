@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import importlib
-import importlib.machinery
-import importlib.util
-import os
-import sys
 import time
 from typing import TYPE_CHECKING, Any, Optional, Type
 
 import numpy as np
 
-from ._lib import ChannelStruct, Deadline, Error, check, failure, lib
+from ._lib import ChannelStruct, Deadline, Error, check, failure, lib, load_compiled
 from ._life import Handle, Object, exiting
 from ._memory import Region
 from ._remote import Remote
@@ -30,24 +25,6 @@ VECTOR_MAX, VECTOR_BYTES = 4096, 24
 CHANNEL_ANY = 0xffffffff
 # How long the kernel may take to say what has become of what a device that is gone had.
 GONE_S = 5.0
-
-
-def _load() -> Any:
-    name = f"{__package__}._ring"
-    path = os.environ.get("TOWLINE_RING")
-    try:
-        if path is None:
-            return importlib.import_module(name)
-        loader = importlib.machinery.ExtensionFileLoader(name, path)
-        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-        assert spec
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-        sys.modules[name] = module
-        return module
-    except ImportError as error:
-        raise ImportError(f"towline: the compiled part of queues is missing: {error}.  Build it (make "
-                          "python-ring), and name it in TOWLINE_RING") from None
 
 
 # Event loops that look at a ring's descriptor, and for how many that wait.
@@ -114,12 +91,13 @@ class Queue(Object):
         ring = _ring()
         made = ctypes.c_void_p()
         vectors = np.zeros(VECTOR_MAX * VECTOR_BYTES, np.uint8)
-        self._list = Region.from_memory(dev, vectors, readonly=True)
-        with dev._handle as pointer, self._list._handle as vector_list:
+        # The region is the queue's, and ends with it.
+        with Region.from_memory(dev, vectors, readonly=True) as vector_list, \
+                dev._handle as pointer, vector_list._handle as address:
             check(lib.tow_queue_create(pointer, entries, 0, made), "making a queue")
             fd = lib.tow_queue_fd(made)
-            self._ring = ring.Ring(made.value, fd, vector_list, vectors.ctypes.data, vectors)
-            self._own(Handle(made.value, lib.tow_queue_destroy, dev._handle, self._list._handle))
+            self._own(Handle(made.value, lib.tow_queue_destroy, dev._handle, vector_list._handle))
+            self._ring = ring.Ring(made.value, fd, address, vectors.ctypes.data, vectors)
             # Also if it is closed by the collector, or at the interpreter's end.
             self._handle.before = self._ring.close
         self.device = dev
@@ -190,7 +168,7 @@ def _ring() -> Any:
     """The compiled part, when it is needed first."""
     global _module  # pylint: disable=global-statement
     if _module is None:
-        made = _load()
+        made = load_compiled(f"{__package__}._ring", "TOWLINE_RING", "towline.Queue", "python-ring")
         made.setup(*(ctypes.cast(getattr(lib, name), ctypes.c_void_p).value
                      for name in ("tow_queue_submit", "tow_queue_enter")), failure, _ended)
         _module = made

@@ -16,7 +16,6 @@
 #include <Python.h>
 
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
@@ -26,9 +25,11 @@
 
 /* The longest wait in one call: signals' handlers run in between. */
 #define SLICE_US	20000
+
 static int (*queue_submit)(struct tow_queue *queue);
 static int (*queue_enter)(struct tow_queue *queue, uint32_t to_submit, uint32_t min_complete,
 			  uint32_t timeout_us);
+
 /* The header's functions call it: hidden, so that it is this one for this file alone. */
 __attribute__((visibility("hidden")))
 int tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint32_t min_complete, uint32_t timeout_us)
@@ -36,7 +37,7 @@ int tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint32_t min_co
 	return queue_enter(queue, to_submit, min_complete, timeout_us);
 }
 
-/* _lib.failure(), and _queue.ended(). */
+/* _lib.failure(), and _queue._ended(). */
 static PyObject *failure, *ended;
 static PyTypeObject *request_type;
 
@@ -242,8 +243,8 @@ static bool go_on(struct ring *ring, uint32_t timeout_us)
 	return !PyErr_CheckSignals();
 }
 
-/* @timeout: seconds, or None.  Return: until when; less than 0: something was raised. */
-static double deadline(PyObject *timeout)
+/* @timeout: seconds, or None.  Return: how many; less than 0: something was raised. */
+static double seconds_of(PyObject *timeout)
 {
 	double seconds;
 
@@ -270,7 +271,7 @@ static double now(void)
 /* Return: false: something was raised, ETIMEDOUT for one. */
 static bool wait_for(struct request *request, PyObject *timeout)
 {
-	double left = deadline(timeout), until;
+	double left = seconds_of(timeout), until;
 
 	if (left < 0)
 		return false;
@@ -446,12 +447,6 @@ static struct request *make(struct transfer *transfer, uint64_t entries)
 	return request;
 }
 
-/* The next entry.  There is one: as many are in flight at most as there are. */
-static struct tow_sqe *next_entry(struct ring *ring)
-{
-	return tow_queue_get_sqe(ring->queue);
-}
-
 /* The kernel has not taken the last entry, and will not: it is taken back. */
 static void take_back(struct tow_queue *queue)
 {
@@ -507,7 +502,7 @@ static bool numbers_of(PyObject *const *arguments, Py_ssize_t given, Py_ssize_t 
 	}
 	*timeout_ms = 0;
 	if (given > count && arguments[count] != Py_None) {
-		double seconds = deadline(arguments[count]);
+		double seconds = seconds_of(arguments[count]);
 
 		if (seconds < 0)
 			return false;
@@ -531,7 +526,8 @@ static PyObject *one(PyObject *self, PyObject *const *arguments, Py_ssize_t give
 	request = make(transfer, 1);
 	if (!request)
 		return NULL;
-	sqe = next_entry(transfer->ring);
+	/* There is one: all that were taken were handed over, or taken back. */
+	sqe = tow_queue_get_sqe(transfer->ring->queue);
 	tow_prep_transfer(sqe, opcode, &transfer->channel, transfer->region, numbers[0],
 			  transfer->remote, numbers[1],
 			  opcode == TOW_OP_FETCH_ADD ? 0 : numbers[2],
@@ -649,7 +645,7 @@ static bool hand_over_blocks(struct request *request, uint8_t opcode, const stru
 	uint32_t many;
 
 	for (from = 0; from < count; from += many) {
-		struct tow_sqe *sqe = next_entry(ring);
+		struct tow_sqe *sqe = tow_queue_get_sqe(ring->queue);
 
 		many = put_vectors(ring, blocks, from, count);
 		tow_prep_transfer(sqe, opcode, &transfer->channel, transfer->region, 0, transfer->remote,
@@ -822,7 +818,7 @@ static PyObject *ring_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 
 static PyObject *ring_progress(PyObject *self, PyObject *timeout)
 {
-	double seconds = deadline(timeout);
+	double seconds = seconds_of(timeout);
 
 	if (seconds < 0)
 		return NULL;
@@ -930,7 +926,7 @@ static PyObject *setup(PyObject *module, PyObject *arguments)
 }
 
 static PyMethodDef functions[] = {
-	{ "setup", setup, METH_VARARGS, "Addresses of tow_queue_submit() and tow_queue_enter(); _lib.failure(); _queue.ended()." },
+	{ "setup", setup, METH_VARARGS, "Addresses of tow_queue_submit() and tow_queue_enter(); _lib.failure(); _queue._ended()." },
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -19,38 +19,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import datetime
-import importlib.machinery
-import importlib.util
-import os
-import sys
 from typing import Any, Iterator, Optional
 
 import torch
 import torch.distributed as dist
 
-from .. import _lib     # The C library, which the backend needs: found as TOWLINE_LIBRARY says.
+from .. import _lib     # Also the C library, which the backend needs: found as TOWLINE_LIBRARY says.
 
-assert _lib
-
-
-def _load() -> Any:
-    name = __name__ + "._backend"
-    path = os.environ.get("TOWLINE_TORCH")
-    try:
-        if path is None:
-            return importlib.import_module(name)
-        loader = importlib.machinery.ExtensionFileLoader(name, path)
-        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-        assert spec
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-        return module
-    except ImportError as error:
-        raise ImportError(f"towline.torch: its compiled part is missing, or of another PyTorch: {error}.  "
-                          "Build it (make torch), and name it in TOWLINE_TORCH") from None
-
-
-_backend = sys.modules[__name__ + "._backend"] = _load()
+_backend = _lib.load_compiled(__name__ + "._backend", "TOWLINE_TORCH", "towline.torch", "torch")
 
 from ._persistent import Persistent, persistent     # noqa: E402
 
