@@ -22,7 +22,7 @@ from ._lib import Error, Timeout
 from ._mailbox import Line, Mailbox
 from ._memory import Arena, Region, Stats
 from ._numpy import allocator
-from ._queue import Queue
+from ._queue import Happening, Queue, QueueReport, Slot
 from ._remote import Export, ExportReport, PeerReport, RegionReport, Remote, Right
 from ._server import ParameterServer, ParameterWorker, PsReport, Store
 from ._tracer import JOINS, UNKNOWN, ZERO_COPY, Report, Tracer
@@ -34,9 +34,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Arena", "Collective", "CollectiveReport", "Comm", "CommReport", "Device", "DynamicReceiver",
     "DynamicSender", "Edge", "Error", "Export", "ExportReport", "FedWorker", "FeedReport",
-    "FeedWorker", "Group", "JOINS", "JobServer", "Line", "Mailbox", "ParameterServer",
-    "ParameterWorker", "Peer", "PeerReport", "Pending", "PsReport", "Queue", "Region", "RegionReport",
-    "Remote", "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Right", "Sent",
-    "StaticReceiver", "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN", "Work",
-    "Worker", "World", "ZERO_COPY", "allocator", "bfloat16", "devices", "static_bytes",
+    "FeedWorker", "Group", "Happening", "JOINS", "JobServer", "Line", "Mailbox", "ParameterServer",
+    "ParameterWorker", "Peer", "PeerReport", "Pending", "PsReport", "Queue", "QueueReport",
+    "Region", "RegionReport", "Remote", "RendezvousReceiver", "RendezvousSender", "Report",
+    "Request", "Right", "Sent", "Slot", "StaticReceiver", "StaticSender", "Stats", "Store",
+    "Timeout", "Tracer", "UNKNOWN", "Work", "Worker", "World", "ZERO_COPY", "allocator", "bfloat16",
+    "devices", "static_bytes",
 ]

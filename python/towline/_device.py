@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import re
-from typing import Optional, Union
+from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
-from ._lib import (LIST_ALL, DeviceAttr, ExportInfo, PeerInfo, RegionInfo, check, lib, listed,
-                   milliseconds)
+from ._lib import (LIST_ALL, DeviceAttr, ExportInfo, Name, Node, PeerInfo, RegionInfo, check, lib,
+                   listed, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import values_of
-from ._remote import ExportReport, PeerReport, RegionReport
+from ._queue import Lookups
+from ._remote import ExportReport, PeerReport, RegionReport, Remote, Right
 
 
 def devices() -> list[str]:
@@ -47,6 +49,7 @@ class Device(Object):
         check(lib.tow_device_open(name.encode() if name is not None else None, 0, made),
               f"opening device {name}" if name else "opening a device")
         self._own(Handle(made.value, lib.tow_device_close))
+        self._lookups: Optional[Lookups] = None
 
     def join(self, job: Union[str, bytes]) -> None:
         """Enter a job: names are looked up among those of its processes.
@@ -75,6 +78,47 @@ class Device(Object):
             check(lib.tow_device_query(pointer, attr), "asking a device")
         return attr.device_name.decode()
 
+    def _looks(self) -> Lookups:
+        if self._lookups is None:
+            self._lookups = Lookups(self)
+        return self._lookups
+
+    def resolve(self, names: "Iterable[tuple[Peer, str, Right]]",
+                timeout: Optional[float] = 10.0) -> list[Any]:
+        """Look for many names at once: a Request for each, in their order.
+
+        names: of each the peer, the name, and rights, as Remote() has them.
+        timeout: how long to wait until somebody exports it, in seconds; 0: not at all; None: for ever.
+        A request's result is the Remote; it may be awaited; it ends with what Remote() raises, and with
+        ECANCELED if the peer, or the device, is closed meanwhile.
+        Those of one peer share messages.  Beyond 2,048 that are on their way this waits.
+        """
+        wanted = list(names)
+        made = (Name * max(1, len(wanted)))()
+        wait_ms = milliseconds(timeout) if timeout != 0 else 0
+        with contextlib.ExitStack() as stack:
+            pointers = {peer: stack.enter_context(peer._handle) for peer, _, _ in wanted}
+            for one, (peer, name, rights) in zip(made, wanted):
+                if peer.device is not self:
+                    raise ValueError("the peer is another device's")
+                one.peer, one.name = pointers[peer], name.encode("utf-8", "surrogateescape")
+                one.rights, one.timeout_ms = rights, wait_ms
+            return self._looks().begin(lib.tow_queue_resolve, made,
+                                       [_maker(Remote, lib.tow_remote_release, *one) for one in wanted])
+
+    def connect(self, addresses: Sequence[str], timeout: Optional[float] = 10.0) -> list[Any]:
+        """Connect to many nodes at once: a Request for each, in their order.
+
+        addresses: as Peer() has them; hosts' names are looked up in this call.
+        timeout: how long to try, in seconds; None: for ever.
+        A request's result is the Peer; all else as resolve().
+        """
+        made = (Node * max(1, len(addresses)))()
+        for one, address in zip(made, addresses):
+            one.address, one.timeout_ms = address.encode(), milliseconds(timeout)
+        return self._looks().begin(lib.tow_queue_connect, made,
+                                   [_maker(Peer, lib.tow_peer_release, self) for _ in addresses])
+
     def regions(self, everybody: bool = False) -> list[RegionReport]:
         """Those of this user, or, for who has CAP_NET_ADMIN, everybody's.  Raises Error: EPERM."""
         with self._handle as pointer:
@@ -92,6 +136,19 @@ class Device(Object):
         with self._handle as pointer:
             every = listed("peer", PeerInfo, pointer)
         return [values_of(one, PeerReport) for one in every]
+
+
+def _maker(kind: Any, release: Any, *about: Any) -> Callable[[int], Any]:
+    """Makes an object of an address that was found; None: what it is of is closed."""
+    def make(pointer: int) -> Any:
+        made = kind.__new__(kind)
+        try:
+            made._found(pointer, *about)
+        except ValueError:
+            release(pointer)
+            return None
+        return made
+    return make
 
 
 class Peer(Object):
@@ -113,9 +170,13 @@ class Peer(Object):
             result = lib.tow_peer_connect(pointer, address.encode(), None, milliseconds(timeout),
                                           made)
             if not result:
-                self._own(Handle(made.value, lib.tow_peer_release, dev._handle))
+                self._found(made.value, dev)
         waiting.over()
         check(result, f"connecting to {address}")
+
+    def _found(self, pointer: Optional[int], dev: Device) -> None:
+        self._own(Handle(pointer, lib.tow_peer_release, dev._handle))
+        self.device = dev
 
     @classmethod
     def find(cls, dev: Device, address: str) -> "Peer":
@@ -127,7 +188,7 @@ class Peer(Object):
         made = ctypes.c_void_p()
         with dev._handle as pointer:
             check(lib.tow_peer_find(pointer, address.encode(), made), f"finding {address}")
-            self._own(Handle(made.value, lib.tow_peer_release, dev._handle))
+            self._found(made.value, dev)
         return self
 
     def report(self) -> PeerReport:

@@ -133,6 +133,32 @@ class ChannelStruct(ctypes.Structure):
     _fields_ = [("queue", c_void_p), ("number", c_uint32), ("qp", c_uint32), ("qps", c_uint32)]
 
 
+class QueueAttr(Sized):
+    """struct tow_queue_attr"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("idle_us", c_uint32)]
+
+
+class Name(ctypes.Structure):
+    """struct tow_name"""
+    _fields_ = [("user_data", c_uint64), ("peer", c_void_p), ("name", c_char_p),
+                ("rights", c_uint32), ("timeout_ms", c_uint32), ("flags", c_uint32),
+                ("reserved", c_uint32)]
+
+
+class Node(ctypes.Structure):
+    """struct tow_node"""
+    _fields_ = [("user_data", c_uint64), ("address", c_char_p), ("timeout_ms", c_uint32),
+                ("reserved", c_uint32)]
+
+
+class QueueEvent(Sized):
+    """struct tow_queue_event"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("peer", c_uint64), ("what", c_uint32),
+                ("error", c_int32), ("state", c_uint32), ("scope_id", c_uint32),
+                ("broken_ns", c_uint64), ("lost_ns", c_uint64), ("address", c_uint8 * 16),
+                ("incarnation", c_uint8 * 16), ("port", c_uint16), ("reserved", c_uint16 * 3)]
+
+
 class ArenaAttr(Sized):
     """struct tow_arena_attr; its functions stay NULL"""
     _fields_ = [("size", c_uint32), ("flags", c_uint32), ("region_bytes", c_uint64),
@@ -286,7 +312,8 @@ class FeedStats(Sized):
 
 
 STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
-    DeviceAttr, RegionAttr, RegionInfo, PeerInfo, ExportInfo, ChannelStruct,
+    DeviceAttr, RegionAttr, RegionInfo, PeerInfo, ExportInfo, ChannelStruct, QueueAttr, Name, Node,
+    QueueEvent,
     ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
     DType, TensorType, CollectiveAttr, CollectiveStats, CallAttr, CommStats, WorkerAttr,
     MailboxAttr, LineInfo, RendezvousTensor, TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr,
@@ -330,6 +357,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_region_from_dmabuf": (c_int, [_P, c_int, c_uint64, c_uint64, c_uint32, _O]),
     "tow_region_from_fd": (c_int, [_P, c_int, _O]),
     "tow_region_fd": (c_int, [_P, c_uint32, POINTER(c_int)]),
+    "tow_region_find": (c_int, [_P, _P, _O, POINTER(c_uint64), POINTER(c_uint64)]),
     "tow_region_list_get": (c_int, [_P, c_uint32, _O]),
     "tow_region_list_count": (c_size_t, [_P]),
     "tow_region_list_entry": (c_int, [_P, c_size_t, POINTER(RegionInfo)]),
@@ -352,10 +380,18 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_peer_connect": (c_int, [_P, c_char_p, _P, c_uint32, _O]),
     "tow_peer_release": (None, [_P]),
     "tow_queue_create": (c_int, [_P, c_uint32, c_uint32, _O]),
+    "tow_queue_create_with": (c_int, [_P, c_uint32, c_uint32, POINTER(QueueAttr), _O]),
     "tow_queue_destroy": (None, [_P]),
     "tow_queue_fd": (c_int, [_P]),
     "tow_queue_submit": (c_int, [_P]),
     "tow_queue_enter": (c_int, [_P, c_uint32, c_uint32, c_uint32]),
+    "tow_queue_resolve": (c_int, [_P, POINTER(Name), c_uint32]),
+    "tow_queue_found": (c_int, [_P, _P, _O]),
+    "tow_queue_connect": (c_int, [_P, POINTER(Node), c_uint32]),
+    "tow_queue_connected": (c_int, [_P, _P, _O]),
+    "tow_queue_event": (c_int, [_P, POINTER(QueueEvent)]),
+    "tow_slot_create": (c_int, [_P, c_uint64, c_char_p, _O]),
+    "tow_slot_destroy": (c_int, [_P]),
     "tow_channel_get": (c_int, [_P, _P, c_uint32, POINTER(POINTER(ChannelStruct))]),
     "tow_channel_put": (c_int, [POINTER(ChannelStruct)]),
     "tow_arena_create": (c_int, [_P, POINTER(ArenaAttr), _O]),

@@ -76,10 +76,13 @@ class Remote(Object):
             result = lib.tow_resolve(pointer, name.encode("utf-8", "surrogateescape"), rights, wait_ms,
                                      made)
             if not result:
-                self._own(Handle(made.value, lib.tow_remote_release, peer._handle))
-                self.nbytes: int = lib.tow_remote_bytes(made)
+                self._found(made.value, peer, name, rights)
         waiting.over()
         check(result, f"resolving {name}")
+
+    def _found(self, pointer: Optional[int], peer: "Peer", name: str, rights: Right) -> None:
+        self._own(Handle(pointer, lib.tow_remote_release, peer._handle))
+        self.nbytes: int = lib.tow_remote_bytes(pointer)
         self.peer = peer
         self.name = name
         self.rights = Right(rights)

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <towline/queue.h>
+#include <towline/slot.h>
 
 /* The longest wait in one call: signals' handlers run in between. */
 #define SLICE_US	20000
@@ -29,6 +29,8 @@
 static int (*queue_submit)(struct tow_queue *queue);
 static int (*queue_enter)(struct tow_queue *queue, uint32_t to_submit, uint32_t min_complete,
 			  uint32_t timeout_us);
+static int (*queue_found)(const struct tow_queue *queue, const struct tow_cqe *cqe, struct tow_remote **remote);
+static int (*queue_connected)(const struct tow_queue *queue, const struct tow_cqe *cqe, struct tow_peer **peer);
 
 /* The header's functions call it: hidden, so that it is this one for this file alone. */
 __attribute__((visibility("hidden")))
@@ -45,7 +47,7 @@ struct request;
 
 /*
  * A queue of as many entries as there are slots, and of twice as many completions: what has a time-out
- * may have two.
+ * may have two.  Of a queue of results there are as many slots as completions.
  */
 struct ring {
 	PyObject_HEAD
@@ -70,6 +72,7 @@ struct transfer {
 	struct tow_channel channel;
 	const struct tow_region *region;
 	const struct tow_remote *remote;
+	const struct tow_remote *slot;	/* what counts at the peer, or NULL */
 	PyObject *kept;			/* what these are of */
 };
 
@@ -77,8 +80,10 @@ struct transfer {
 struct request {
 	PyObject_HEAD
 	struct ring *ring;
-	struct transfer *transfer;	/* NULL: its memory is not used any more */
+	PyObject *kept;			/* its transfer, say; NULL: it is not used any more */
 	PyObject *callbacks;		/* a list, or NULL */
+	PyObject *make;			/* of a name or a node: makes what it ends with of an address, or NULL */
+	PyObject *value;		/* what it has ended with, or NULL */
 	uint32_t parts;			/* entries that have not ended, or whose memory is in use */
 	int status;			/* the first error, or 0 */
 	bool over;
@@ -172,7 +177,35 @@ static void let_go(struct ring *ring, uint32_t number)
 	Py_DECREF(request);
 }
 
-static void take_cqe(struct ring *ring, const struct tow_cqe *cqe)
+/* What a completion has found, which must be in its place still: an object of the library's. */
+static void *take_found(const struct tow_queue *queue, const struct tow_cqe *cqe, int *status)
+{
+	struct tow_remote *remote = NULL;
+	struct tow_peer *peer = NULL;
+
+	if (cqe->flags & TOW_CQE_FOUND)
+		*status = queue_found(queue, cqe, &remote);
+	else if (cqe->flags & TOW_CQE_CONNECTED)
+		*status = queue_connected(queue, cqe, &peer);
+	return remote ? (void *)remote : peer;
+}
+
+static void make_value(struct request *request, void *found)
+{
+	PyObject *address = PyLong_FromVoidPtr(found);
+
+	if (address)
+		request->value = PyObject_CallFunctionObjArgs(request->make, address, NULL);
+	Py_XDECREF(address);
+	if (!request->value) {
+		PyErr_WriteUnraisable(request->make);
+		request->status = -ENOMEM;
+	} else if (request->value == Py_None) {
+		request->status = -ECANCELED;
+	}
+}
+
+static void take_cqe(struct ring *ring, const struct tow_cqe *cqe, void *found)
 {
 	struct request *request;
 
@@ -189,10 +222,12 @@ static void take_cqe(struct ring *ring, const struct tow_cqe *cqe)
 	Py_INCREF((PyObject *)request);
 	let_go(ring, (uint32_t)cqe->user_data);
 	if (!request->parts && !request->over) {
-		struct transfer *transfer = request->transfer;
+		PyObject *kept = request->kept;
 
-		request->transfer = NULL;
-		Py_DECREF(transfer);
+		request->kept = NULL;
+		if (found && request->make)
+			make_value(request, found);
+		Py_XDECREF(kept);
 		tell(request);
 	}
 	Py_DECREF(request);
@@ -206,10 +241,11 @@ static uint32_t reap(struct ring *ring)
 
 	while (ring->queue && (there = tow_queue_cqe(ring->queue, ring->queue->cq_head))) {
 		struct tow_cqe cqe = *there;
+		void *found = take_found(ring->queue, there, &cqe.status);
 
 		/* Callbacks may come here, too. */
 		tow_queue_cqe_seen(ring->queue);
-		take_cqe(ring, &cqe);
+		take_cqe(ring, &cqe, found);
 		count++;
 	}
 	return count;
@@ -292,11 +328,16 @@ static bool wait_for(struct request *request, PyObject *timeout)
 	return true;
 }
 
+static const char *what_of(const struct request *request)
+{
+	return request->make ? "looking for it" : "a transfer";
+}
+
 static PyObject *request_error(struct request *request)
 {
 	if (!request->status)
 		return Py_NewRef(Py_None);
-	return PyObject_CallFunction(failure, "is", request->status, "a transfer");
+	return PyObject_CallFunction(failure, "is", request->status, what_of(request));
 }
 
 static PyObject *request_done(PyObject *self, PyObject *unused)
@@ -334,7 +375,9 @@ static PyObject *request_result(PyObject *self, PyObject *arguments, PyObject *k
 
 	if (!timeout || !wait_for(request, timeout))
 		return NULL;
-	return request->status ? fail(request->status, "a transfer") : Py_NewRef(Py_None);
+	if (request->status)
+		return fail(request->status, what_of(request));
+	return Py_NewRef(request->value ? request->value : Py_None);
 }
 
 static PyObject *request_add_done_callback(PyObject *self, PyObject *function)
@@ -379,7 +422,9 @@ static void request_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 
 	Py_XDECREF(request->callbacks);
-	Py_XDECREF((PyObject *)request->transfer);
+	Py_XDECREF(request->make);
+	Py_XDECREF(request->value);
+	Py_XDECREF(request->kept);
 	Py_XDECREF((PyObject *)request->ring);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
@@ -421,9 +466,8 @@ static PyType_Spec request_spec = {
 /* ---- transfers ---- */
 
 /* A request that has not begun, of so many entries; NULL: something was raised. */
-static struct request *make(struct transfer *transfer, uint64_t entries)
+static struct request *make(struct ring *ring, PyObject *kept, uint64_t entries)
 {
-	struct ring *ring = transfer->ring;
 	struct request *request;
 
 	if (!usable(ring))
@@ -443,7 +487,7 @@ static struct request *make(struct transfer *transfer, uint64_t entries)
 	if (!request)
 		return NULL;
 	request->ring = (struct ring *)Py_NewRef((PyObject *)ring);
-	request->transfer = (struct transfer *)Py_NewRef((PyObject *)transfer);
+	request->kept = Py_NewRef(kept);
 	return request;
 }
 
@@ -454,6 +498,19 @@ static void take_back(struct tow_queue *queue)
 	tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
 }
 
+/* It is on its way from now on, by the number of a slot that is free. */
+static uint32_t put(struct request *request)
+{
+	struct ring *ring = request->ring;
+	uint32_t number = ring->free - 1;
+
+	ring->free = ring->slots[number].next_free;
+	ring->slots[number].request = (struct request *)Py_NewRef((PyObject *)request);
+	ring->in_flight++;
+	request->parts++;
+	return number;
+}
+
 /*
  * Hand the entry over.  Return: false: something was raised: the kernel has no room while entries that were
  * late keep their turn, for one.
@@ -462,13 +519,9 @@ static bool hand_over(struct request *request, struct tow_sqe *sqe, uint32_t tim
 {
 	struct ring *ring = request->ring;
 	struct tow_queue *queue = ring->queue;
-	uint32_t number = ring->free - 1;
+	uint32_t number = put(request);
 	int ret;
 
-	ring->free = ring->slots[number].next_free;
-	ring->slots[number].request = (struct request *)Py_NewRef((PyObject *)request);
-	ring->in_flight++;
-	request->parts++;
 	tow_sqe_set_data(sqe, number);
 	if (timeout_ms)
 		tow_sqe_set_timeout(sqe, timeout_ms);
@@ -511,6 +564,15 @@ static bool numbers_of(PyObject *const *arguments, Py_ssize_t given, Py_ssize_t 
 	return true;
 }
 
+/* Does what its operation needs come with @transfer? */
+static bool can(const struct transfer *transfer, uint8_t opcode)
+{
+	if (opcode != TOW_OP_WRITE_NOTIFY || transfer->slot)
+		return true;
+	PyErr_SetString(PyExc_ValueError, "the transfer has no slot");
+	return false;
+}
+
 /* What is asked of @transfer by one entry: @numbers as its function has them. */
 static PyObject *one(PyObject *self, PyObject *const *arguments, Py_ssize_t given, uint8_t opcode,
 		     Py_ssize_t count, const char *usage)
@@ -521,17 +583,25 @@ static PyObject *one(PyObject *self, PyObject *const *arguments, Py_ssize_t give
 	uint64_t numbers[4] = { 0 };
 	uint32_t timeout_ms;
 
-	if (!numbers_of(arguments, given, count, usage, numbers, &timeout_ms))
+	if (!can(transfer, opcode) || !numbers_of(arguments, given, count, usage, numbers, &timeout_ms))
 		return NULL;
-	request = make(transfer, 1);
+	request = make(transfer->ring, self, 1);
 	if (!request)
 		return NULL;
 	/* There is one: all that were taken were handed over, or taken back. */
 	sqe = tow_queue_get_sqe(transfer->ring->queue);
-	tow_prep_transfer(sqe, opcode, &transfer->channel, transfer->region, numbers[0],
-			  transfer->remote, numbers[1],
-			  opcode == TOW_OP_FETCH_ADD ? 0 : numbers[2],
-			  opcode == TOW_OP_FETCH_ADD ? numbers[2] : numbers[3]);
+	if (!count) {
+		tow_prep_notify(sqe, &transfer->channel, transfer->slot);
+	} else {
+		if (opcode == TOW_OP_FETCH_ADD) {
+			numbers[3] = numbers[2];
+			numbers[2] = 0;
+		} else if (opcode == TOW_OP_WRITE_NOTIFY) {
+			numbers[3] = tow_handle_of(transfer->slot);
+		}
+		tow_prep_transfer(sqe, opcode, &transfer->channel, transfer->region, numbers[0],
+				  transfer->remote, numbers[1], numbers[2], numbers[3]);
+	}
 	if (hand_over(request, sqe, timeout_ms))
 		return (PyObject *)request;
 	Py_DECREF(request);
@@ -542,6 +612,17 @@ static PyObject *transfer_write(PyObject *self, PyObject *const *arguments, Py_s
 {
 	return one(self, arguments, given, TOW_OP_WRITE, 3,
 		   "write(offset, remote_offset, nbytes, timeout=None)");
+}
+
+static PyObject *transfer_write_notify(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
+{
+	return one(self, arguments, given, TOW_OP_WRITE_NOTIFY, 3,
+		   "write_notify(offset, remote_offset, nbytes, timeout=None)");
+}
+
+static PyObject *transfer_notify(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
+{
+	return one(self, arguments, given, TOW_OP_WRITE_NOTIFY, 0, "notify(timeout=None)");
 }
 
 static PyObject *transfer_read(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
@@ -639,17 +720,20 @@ static uint32_t put_vectors(struct ring *ring, const struct numbers *blocks, Py_
 static bool hand_over_blocks(struct request *request, uint8_t opcode, const struct numbers *blocks,
 			     Py_ssize_t count, uint32_t timeout_ms)
 {
-	const struct transfer *transfer = request->transfer;
+	const struct transfer *transfer = (const struct transfer *)request->kept;
 	struct ring *ring = request->ring;
 	Py_ssize_t from;
 	uint32_t many;
 
 	for (from = 0; from < count; from += many) {
 		struct tow_sqe *sqe = tow_queue_get_sqe(ring->queue);
+		/* It is counted once, with the last of them. */
+		bool told = opcode == TOW_OP_WRITE_NOTIFY && count - from <= TOW_VECTOR_MAX;
 
 		many = put_vectors(ring, blocks, from, count);
-		tow_prep_transfer(sqe, opcode, &transfer->channel, transfer->region, 0, transfer->remote,
-				  0, 0, 0);
+		tow_prep_transfer(sqe, opcode == TOW_OP_WRITE_NOTIFY && !told ? TOW_OP_WRITE : opcode,
+				  &transfer->channel, transfer->region, 0, transfer->remote, 0, 0,
+				  told ? tow_handle_of(transfer->slot) : 0);
 		tow_sqe_set_vector(sqe, ring->list, 0, many);
 		if (!hand_over(request, sqe, timeout_ms)) {
 			if (!from)
@@ -673,6 +757,8 @@ static PyObject *many(PyObject *self, PyObject *const *arguments, Py_ssize_t giv
 	bool begun = false;
 	int i;
 
+	if (!can((struct transfer *)self, opcode))
+		return NULL;
 	if (given < 3 || !numbers_of(arguments + 3, given - 3, 0, usage, NULL, &timeout_ms)) {
 		if (!PyErr_Occurred())
 			PyErr_SetString(PyExc_TypeError, usage);
@@ -681,7 +767,8 @@ static PyObject *many(PyObject *self, PyObject *const *arguments, Py_ssize_t giv
 	count = take_blocks(arguments, blocks);
 	if (count < 0)
 		return NULL;
-	request = make((struct transfer *)self, ((uint64_t)count + TOW_VECTOR_MAX - 1) / TOW_VECTOR_MAX);
+	request = make(((struct transfer *)self)->ring, self,
+		       ((uint64_t)count + TOW_VECTOR_MAX - 1) / TOW_VECTOR_MAX);
 	if (request)
 		begun = hand_over_blocks(request, opcode, blocks, count, timeout_ms);
 	for (i = 0; i < 3; i++)
@@ -698,6 +785,12 @@ static PyObject *transfer_write_blocks(PyObject *self, PyObject *const *argument
 		    "write_blocks(offsets, remote_offsets, nbytes, timeout=None)");
 }
 
+static PyObject *transfer_write_blocks_notify(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
+{
+	return many(self, arguments, given, TOW_OP_WRITE_NOTIFY,
+		    "write_blocks_notify(offsets, remote_offsets, nbytes, timeout=None)");
+}
+
 static PyObject *transfer_read_blocks(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
 {
 	return many(self, arguments, given, TOW_OP_READ,
@@ -706,12 +799,12 @@ static PyObject *transfer_read_blocks(PyObject *self, PyObject *const *arguments
 
 static PyObject *transfer_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-	PyObject *ring, *region, *remote, *kept;
+	PyObject *ring, *region, *remote, *slot, *kept;
 	struct transfer *transfer;
 	unsigned int channel;
 
 	(void)keywords;
-	if (!PyArg_ParseTuple(arguments, "OIOOO", &ring, &channel, &region, &remote, &kept))
+	if (!PyArg_ParseTuple(arguments, "OIOOOO", &ring, &channel, &region, &remote, &slot, &kept))
 		return NULL;
 	transfer = (struct transfer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
 	if (!transfer)
@@ -721,6 +814,7 @@ static PyObject *transfer_new(PyTypeObject *type, PyObject *arguments, PyObject 
 	transfer->channel.number = channel;
 	transfer->region = PyLong_AsVoidPtr(region);
 	transfer->remote = PyLong_AsVoidPtr(remote);
+	transfer->slot = slot == Py_None ? NULL : PyLong_AsVoidPtr(slot);
 	if (!PyErr_Occurred())
 		return (PyObject *)transfer;
 	Py_DECREF(transfer);
@@ -745,6 +839,12 @@ static PyMethodDef transfer_methods[] = {
 	  "write(offset, remote_offset, nbytes, timeout=None) -> Request\n\n"
 	  "From the region to the remote range, of rights WRITE.  Until it has ended these bytes of the\n"
 	  "region are not changed, and those of the remote range are used by nobody." },
+	{ "write_notify", FAST(transfer_write_notify), METH_FASTCALL,
+	  "write_notify(offset, remote_offset, nbytes, timeout=None) -> Request\n\n"
+	  "As write(), of 1 byte at least; the transfer's slot counts it when all of it is there." },
+	{ "notify", FAST(transfer_notify), METH_FASTCALL,
+	  "notify(timeout=None) -> Request\n\n"
+	  "The transfer's slot counts it, when all that this transfer wrote before is there." },
 	{ "read", FAST(transfer_read), METH_FASTCALL,
 	  "read(offset, remote_offset, nbytes, timeout=None) -> Request\n\n"
 	  "From the remote range, of rights READ, to the region." },
@@ -752,6 +852,9 @@ static PyMethodDef transfer_methods[] = {
 	  "write_blocks(offsets, remote_offsets, nbytes, timeout=None) -> Request\n\n"
 	  "Many at once: arrays of int64; of nbytes, or one number for all.  Entries have 4,096 each; it\n"
 	  "has ended when all have, with the first error." },
+	{ "write_blocks_notify", FAST(transfer_write_blocks_notify), METH_FASTCALL,
+	  "write_blocks_notify(offsets, remote_offsets, nbytes, timeout=None) -> Request\n\n"
+	  "As write_blocks(); the transfer's slot counts it once, when all of them are there." },
 	{ "read_blocks", FAST(transfer_read_blocks), METH_FASTCALL,
 	  "read_blocks(offsets, remote_offsets, nbytes, timeout=None) -> Request" },
 	{ "fetch_add", FAST(transfer_fetch_add), METH_FASTCALL,
@@ -785,12 +888,12 @@ static PyType_Spec transfer_spec = {
 static PyObject *ring_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
 	PyObject *queue, *list, *vectors, *kept;
+	int fd, results;
 	struct ring *ring;
 	uint32_t i;
-	int fd;
 
 	(void)keywords;
-	if (!PyArg_ParseTuple(arguments, "OiOOO", &queue, &fd, &list, &vectors, &kept))
+	if (!PyArg_ParseTuple(arguments, "OipOOO", &queue, &fd, &results, &list, &vectors, &kept))
 		return NULL;
 	ring = (struct ring *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
 	if (!ring)
@@ -802,7 +905,7 @@ static PyObject *ring_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 		Py_DECREF(ring);
 		return NULL;
 	}
-	ring->entries = ring->queue->sq_entries;
+	ring->entries = results ? ring->queue->cq_entries : ring->queue->sq_entries;
 	ring->slots = PyMem_Calloc(ring->entries, sizeof(*ring->slots));
 	if (!ring->slots) {
 		Py_DECREF(ring);
@@ -814,6 +917,72 @@ static PyObject *ring_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 	ring->fd = fd;
 	ring->kept = Py_NewRef(kept);
 	return (PyObject *)ring;
+}
+
+/* An entry that waits for a slot, whose address comes first; the last argument is kept until then. */
+static PyObject *ring_wait(PyObject *self, PyObject *arguments)
+{
+	PyObject *slot, *timeout, *kept, *whole;
+	struct ring *ring = (struct ring *)self;
+	const struct tow_slot *address;
+	struct request *request;
+	uint32_t timeout_ms;
+	struct tow_sqe *sqe;
+	uint64_t number;
+
+	if (!PyArg_ParseTuple(arguments, "OOOO", &slot, &whole, &timeout, &kept))
+		return NULL;
+	address = PyLong_AsVoidPtr(slot);
+	if (PyErr_Occurred() ||
+	    !numbers_of((PyObject *const []){ whole, timeout }, 2, 1, "wait(slot, number, timeout=None)", &number,
+			&timeout_ms))
+		return NULL;
+	request = make(ring, kept, 1);
+	if (!request)
+		return NULL;
+	sqe = tow_queue_get_sqe(ring->queue);
+	tow_prep_wait(sqe, address, number);
+	if (hand_over(request, sqe, timeout_ms))
+		return (PyObject *)request;
+	Py_DECREF(request);
+	return NULL;
+}
+
+/* A request that somebody else begins, by the number that comes with it; what it finds is made by @making. */
+static PyObject *ring_expect(PyObject *self, PyObject *arguments)
+{
+	struct ring *ring = (struct ring *)self;
+	PyObject *making, *kept, *pair;
+	struct request *request;
+	uint32_t number;
+
+	if (!PyArg_ParseTuple(arguments, "OO", &making, &kept))
+		return NULL;
+	request = make(ring, kept, 1);
+	if (!request)
+		return NULL;
+	request->make = Py_NewRef(making);
+	number = put(request);
+	pair = Py_BuildValue("NI", request, number);
+	if (!pair)
+		let_go(ring, number);
+	return pair;
+}
+
+/* It was not begun: the library's @error. */
+static PyObject *ring_refuse(PyObject *self, PyObject *arguments)
+{
+	struct ring *ring = (struct ring *)self;
+	struct tow_cqe cqe = { 0 };
+	unsigned int number;
+	int error;
+
+	if (!PyArg_ParseTuple(arguments, "Ii", &number, &error))
+		return NULL;
+	cqe.user_data = number;
+	cqe.status = error;
+	take_cqe(ring, &cqe, NULL);
+	return Py_NewRef(Py_None);
 }
 
 static PyObject *ring_progress(PyObject *self, PyObject *timeout)
@@ -882,6 +1051,9 @@ static void ring_dealloc(PyObject *self)
 
 static PyMethodDef ring_methods[] = {
 	{ "progress", ring_progress, METH_O, "Take completions; wait for one, for up to so many seconds, or 0.02." },
+	{ "wait", ring_wait, METH_VARARGS, "A slot's address, how many, a time-out, what is kept: a Request." },
+	{ "expect", ring_expect, METH_VARARGS, "What makes its result, what is kept: a Request, and its number." },
+	{ "refuse", ring_refuse, METH_VARARGS, "A number of expect()'s, and the error with which it ends." },
 	{ "close", ring_close, METH_NOARGS, "It has no queue any more." },
 	{ NULL, NULL, 0, NULL }
 };
@@ -907,15 +1079,28 @@ static PyType_Spec ring_spec = {
 
 /* ---- the module ---- */
 
-static PyObject *setup(PyObject *module, PyObject *arguments)
+/* The number of a slot whose address that is. */
+static PyObject *value(PyObject *module, PyObject *address)
 {
-	PyObject *submit, *enter, *making, *awaiting;
+	const struct tow_slot *slot = PyLong_AsVoidPtr(address);
 
 	(void)module;
-	if (!PyArg_ParseTuple(arguments, "OOOO", &submit, &enter, &making, &awaiting))
+	return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(tow_slot_value(slot));
+}
+
+static PyObject *setup(PyObject *module, PyObject *arguments)
+{
+	PyObject *submit, *enter, *found, *connected, *making, *awaiting;
+
+	(void)module;
+	if (!PyArg_ParseTuple(arguments, "OOOOOO", &submit, &enter, &found, &connected, &making, &awaiting))
 		return NULL;
 	queue_submit = (int (*)(struct tow_queue *))PyLong_AsVoidPtr(submit);
 	queue_enter = (int (*)(struct tow_queue *, uint32_t, uint32_t, uint32_t))PyLong_AsVoidPtr(enter);
+	queue_found = (int (*)(const struct tow_queue *, const struct tow_cqe *, struct tow_remote **))
+		PyLong_AsVoidPtr(found);
+	queue_connected = (int (*)(const struct tow_queue *, const struct tow_cqe *, struct tow_peer **))
+		PyLong_AsVoidPtr(connected);
 	if (PyErr_Occurred())
 		return NULL;
 	Py_XDECREF(failure);
@@ -926,7 +1111,9 @@ static PyObject *setup(PyObject *module, PyObject *arguments)
 }
 
 static PyMethodDef functions[] = {
-	{ "setup", setup, METH_VARARGS, "Addresses of tow_queue_submit() and tow_queue_enter(); _lib.failure(); _queue._ended()." },
+	{ "setup", setup, METH_VARARGS,
+	  "Addresses of tow_queue_submit(), _enter(), _found() and _connected(); _lib.failure(); _queue._ended()." },
+	{ "value", value, METH_O, "Of the slot at an address." },
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -355,3 +355,75 @@ def test_missing():
         "except ImportError as error: assert 'make python-ring' in str(error)\n"
         "else: raise SystemExit(1)\n")], environment)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_slot(dev, peer):
+    """A peer is told what has come, by one entry and by many blocks, and who waits for it, too."""
+    with contextlib.ExitStack() as stack:
+        made = stack.enter_context
+        here, there, counts = (made(towline.Region(dev, MIB)) for _ in range(3))
+        made(towline.Export(there, "data", ALL))
+        slot = made(towline.Slot(counts, 8, "slot"))
+        remote = made(towline.Remote(peer, "data", RIGHT.WRITE))
+        teller = made(towline.Remote(peer, "slot", RIGHT.NOTIFY))
+        queue, waiting = (made(towline.Queue(dev, 8)) for _ in range(2))
+        way = queue.transfer(here, remote, slot=teller)
+        with pytest.raises(ValueError, match="no slot"):
+            queue.transfer(here, remote).notify()
+        numbers(here)[:] = np.arange(1000)
+        third = waiting.wait(slot, 3)
+        assert slot.value == 0
+        way.write_notify(0, 0, 800).result(WAIT_S)
+        assert slot.value == 1 and numbers(there)[99] == 99
+        some = np.arange(5000) * 8
+        way.write_blocks_notify(some, some, 8).result(WAIT_S)
+        becomes(lambda: slot.value == 2)
+        assert numbers(there).tolist() == list(range(1000)) and not third.done()
+        way.notify(10).result(WAIT_S)
+        third.result(WAIT_S)
+        assert slot.value == 3
+        with pytest.raises(towline.Timeout):
+            waiting.wait(slot, 4, 0.05).result(WAIT_S)
+        with pytest.raises(towline.Error) as caught:
+            towline.Slot(counts, 8 * MIB, "outside")
+        assert caught.value.errno == errno.EINVAL
+        never = waiting.wait(slot, 5)
+        slot.close()
+        assert error_of(never) == errno.ESTALE
+        del way
+
+
+def test_many_names(dev, peer):
+    """Names of one batch are found, or not, each for itself; in asyncio, too."""
+    with towline.Region(dev, MIB) as region, contextlib.ExitStack() as stack:
+        for number in range(100):
+            stack.enter_context(towline.Export(region, f"n{number}", ALL, number * 8, 8 + number * 8))
+        found = dev.resolve([(peer, f"n{number}", RIGHT.READ) for number in range(100)])
+        assert [one.result(WAIT_S).nbytes for one in found] == [8 + number * 8 for number in range(100)]
+        remote = found[7].result()
+        assert (remote.name, remote.peer, remote.rights) == ("n7", peer, RIGHT.READ)
+        wrong = dev.resolve([(peer, "n1", RIGHT.NOTIFY), (peer, "none", RIGHT.READ), (peer, "n" * 300, RIGHT.READ),
+                             (peer, "n2", RIGHT.READ)], timeout=0)
+        assert [error_of(one) for one in wrong] == [errno.EACCES, errno.ENOENT, errno.EINVAL, 0]
+
+        async def main():
+            late = asyncio.gather(*dev.resolve([(peer, "late", RIGHT.READ)] * 2))
+            nodes = await asyncio.gather(*dev.connect([own_address()] * 3))
+            assert {node.report().peer for node in nodes} == {peer.report().peer}
+            with pytest.raises(towline.Error):
+                await dev.connect(["no address"])[0]
+            with towline.Export(region, "late", ALL):
+                assert [one.nbytes for one in await late] == [MIB, MIB]
+        asyncio.run(main())
+        assert dev.resolve([]) == []
+        ends = dev.resolve([(peer, "never", RIGHT.READ)] * 3000, timeout=0.1)
+        assert {error_of(one) for one in ends} == {errno.ETIMEDOUT}
+        pending = dev.resolve([(peer, "never", RIGHT.READ)], timeout=None)[0]
+    dev.close()
+    assert pending.done() and error_of(pending) == errno.ECANCELED
+
+
+def test_events(both):
+    """Of a peer that stays there is nothing to tell."""
+    both.way.write(0, 0, 8).result(WAIT_S)
+    assert both.queue.events() == []
