@@ -11,6 +11,7 @@ ends under an array that lives.  Errors are towline.Error.  Functions that wait 
 run, and Ctrl-C, or what another signal's handler raises, ends them.
 """
 
+from ._agent import Agent, Post, Prepared, Registration, RemoteAgent
 from ._calls import Work
 from ._collective import Collective, CollectiveReport, Comm, CommReport
 from ._device import Device, Peer, devices
@@ -32,12 +33,12 @@ from ._worker import Pending, Sent, Worker
 __version__ = "0.1.0"
 
 __all__ = [
-    "Arena", "Collective", "CollectiveReport", "Comm", "CommReport", "Device", "DynamicReceiver",
-    "DynamicSender", "Edge", "Error", "Export", "ExportReport", "FedWorker", "FeedReport",
-    "FeedWorker", "Group", "Happening", "JOINS", "JobServer", "Line", "Mailbox", "ParameterServer",
-    "ParameterWorker", "Peer", "PeerReport", "Pending", "PsReport", "Queue", "QueueReport",
-    "Region", "RegionReport", "Remote", "RendezvousReceiver", "RendezvousSender", "Report",
-    "Request", "Right", "Sent", "Slot", "StaticReceiver", "StaticSender", "Stats", "Store",
-    "Timeout", "Tracer", "UNKNOWN", "Work", "Worker", "World", "ZERO_COPY", "allocator", "bfloat16",
-    "devices", "static_bytes",
+    "Agent", "Arena", "Collective", "CollectiveReport", "Comm", "CommReport", "Device",
+    "DynamicReceiver", "DynamicSender", "Edge", "Error", "Export", "ExportReport", "FedWorker",
+    "FeedReport", "FeedWorker", "Group", "Happening", "JOINS", "JobServer", "Line", "Mailbox",
+    "ParameterServer", "ParameterWorker", "Peer", "PeerReport", "Pending", "Post", "Prepared",
+    "PsReport", "Queue", "QueueReport", "Region", "RegionReport", "Registration", "Remote",
+    "RemoteAgent", "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Right", "Sent",
+    "Slot", "StaticReceiver", "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN",
+    "Work", "Worker", "World", "ZERO_COPY", "allocator", "bfloat16", "devices", "static_bytes",
 ]

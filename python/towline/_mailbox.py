@@ -53,17 +53,21 @@ class Mailbox(Object):
         Raises Timeout; Error: EPROTO: it is of another version; EMLINK: there are as many lines as
         may be; EOVERFLOW: as many things of the worker's wait as may; EDQUOT, ENOSPC, ENOMEM.
         """
-        made, what = ctypes.c_void_p(), f"beginning a line with {name}"
-        with self._handle as box, peer._handle as node:
-            check(lib.tow_mailbox_connect(box, node, name.encode(), milliseconds(timeout), made),
-                  what)
-            line = Line(self, made.value, peer._handle)
+        line = self._begin(peer, name, timeout)
         try:
-            self._wait(line._look_open, line._handle, ROOM, timeout, what)
+            self._wait(line._look_open, line._handle, ROOM, timeout, f"beginning a line with {name}")
         except BaseException:
             line.close()
             raise
         return line
+
+    def _begin(self, peer: Peer, name: str, timeout: Optional[float]) -> "Line":
+        """A line that is not open yet."""
+        made = ctypes.c_void_p()
+        with self._handle as box, peer._handle as node:
+            check(lib.tow_mailbox_connect(box, node, name.encode(), milliseconds(timeout), made),
+                  f"beginning a line with {name}")
+            return Line(self, made.value, peer._handle)
 
     def _accept(self) -> "Optional[Line]":
         made = ctypes.c_void_p()
