@@ -5,6 +5,10 @@ A node's kernel has RDMA memory, registrations and connections once for all its 
 Python's way to them, over libtowline by ctypes.  README.md has an example, the pages of tow_*(3)
 say more.
 
+Where an array is taken, so is another's in the CPU's memory, without a copy: what has __dlpack__
+(PyTorch, JAX), __array_interface__ or the buffer protocol.  What is given is NumPy's; dlpack() is for
+types that only others have.
+
 All times are seconds, None is for ever.  All objects are context managers and have close(); the
 garbage collector and the interpreter's end close them, too, in the right order, and nothing
 ends under an array that lives.  Errors are towline.Error.  Functions that wait let other threads
@@ -15,6 +19,7 @@ from ._agent import Agent, Post, Prepared, Registration, RemoteAgent
 from ._calls import Work
 from ._collective import Collective, CollectiveReport, Comm, CommReport
 from ._device import Device, Peer, devices
+from ._dlpack import dlpack
 from ._edge import (DynamicReceiver, DynamicSender, Edge, RendezvousReceiver, RendezvousSender,
                     Request, StaticReceiver, StaticSender, static_bytes)
 from ._feed import FeedReport, FeedWorker, FedWorker, JobServer
@@ -40,5 +45,6 @@ __all__ = [
     "PsReport", "Queue", "QueueReport", "Region", "RegionReport", "Registration", "Remote",
     "RemoteAgent", "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Right", "Sent",
     "Slot", "StaticReceiver", "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN",
-    "Work", "Worker", "World", "ZERO_COPY", "allocator", "bfloat16", "devices", "static_bytes",
+    "Work", "Worker", "World", "ZERO_COPY", "allocator", "bfloat16", "devices", "dlpack",
+    "static_bytes",
 ]

@@ -146,7 +146,7 @@ class Calls:
 class Work:
     """A call that has begun: made by Comm's functions that begin with an i.
 
-    out: what wait() and await return.
+    out: what wait() and await return: a NumPy array, of another's memory if that was given.
 
     It goes on when something of the communicator's is waited for or asked, by any thread, and also
     when this object is gone: the communicator keeps it and its arrays until it has ended.

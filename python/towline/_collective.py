@@ -19,7 +19,7 @@ from ._lib import (ANY, FOREVER, NO_RANK, CallAttr, CollectiveAttr, CollectiveSt
                    CommStats, Deadline, Error, check, failure, lib, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, values_of
-from ._types import address_of, dtype_of, whole
+from ._types import AnyArray, address_of, dtype_of, whole
 
 ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, BARRIER = range(5)
 REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "product": 4, "band": 5, "bor": 6, "bxor": 7}
@@ -161,7 +161,7 @@ class Comm(Object):
 
     # ---- calls ----
 
-    def iallreduce(self, array: np.ndarray, out: Optional[np.ndarray] = None, op: str = "sum",
+    def iallreduce(self, array: AnyArray, out: Optional[AnyArray] = None, op: str = "sum",
                    algorithm: str = "any", timeout: Optional[float] = None) -> Work:
         """All ranks get the reduction of all ranks' arrays, element by element.
 
@@ -175,13 +175,12 @@ class Comm(Object):
         Raises Error: EINVAL: arrays overlap otherwise than by being one; EOPNOTSUPP: such elements
         cannot be reduced, or not so; ENOSPC, ENOMEM; or as Work.wait().  Then no call was made.
         """
-        out = array if out is None else out
-        self._alike(array, out, whole(array, "array").shape)
+        array, out = self._alike(array, out)
         return self._begin("iallreduce", lib.tow_allreduce, array, address_of(out),
                            array.size, dtype_of(array.dtype), REDUCTIONS[op],
                            algorithm=algorithm, timeout=timeout, out=out)
 
-    def ireduce_scatter(self, array: np.ndarray, out: Optional[np.ndarray] = None,
+    def ireduce_scatter(self, array: AnyArray, out: Optional[AnyArray] = None,
                         op: str = "sum", algorithm: str = "any",
                         timeout: Optional[float] = None) -> Work:
         """Rank R gets the R-th part of the reduction of all ranks' arrays.
@@ -189,35 +188,35 @@ class Comm(Object):
         array, out, op: as for reduce_scatter(); @out may be that part of @array.
         algorithm: "ring", "direct", or "any".
         """
-        out = self._part(array, out)
+        array, out = self._part(array, out)
         return self._begin("ireduce_scatter", lib.tow_reduce_scatter, array, address_of(out),
                            out.size, dtype_of(array.dtype), REDUCTIONS[op],
                            algorithm=algorithm, timeout=timeout, out=out)
 
-    def iallgather(self, array: np.ndarray, out: Optional[np.ndarray] = None,
+    def iallgather(self, array: AnyArray, out: Optional[AnyArray] = None,
                    algorithm: str = "any", timeout: Optional[float] = None) -> Work:
         """All ranks get all ranks' arrays, one behind the other.
 
         array, out: as for allgather().
         algorithm: "ring", "direct", or "any".
         """
-        out = self._places(array, out)
+        array, out = self._places(array, out)
         return self._begin("iallgather", lib.tow_allgather, array, address_of(out),
                            array.size, dtype_of(array.dtype), algorithm=algorithm,
                            timeout=timeout, out=out)
 
-    def ibroadcast(self, array: np.ndarray, root: int = 0, algorithm: str = "any",
+    def ibroadcast(self, array: AnyArray, root: int = 0, algorithm: str = "any",
                    timeout: Optional[float] = None) -> Work:
         """All ranks get what rank @root has in @array, in theirs; of any type.
 
         algorithm: "ring", "tree", or "any".
         """
-        whole(array, "array", writable=self.rank != root)
+        array = whole(array, "array", writable=self.rank != root)
         return self._begin("ibroadcast", lib.tow_broadcast, array, array.size,
                            dtype_of(array.dtype), root, algorithm=algorithm, timeout=timeout,
                            out=array)
 
-    def ireduce(self, array: np.ndarray, out: Optional[np.ndarray] = None, op: str = "sum",
+    def ireduce(self, array: AnyArray, out: Optional[AnyArray] = None, op: str = "sum",
                 root: int = 0, timeout: Optional[float] = None) -> Work:
         """Rank @root gets the reduction of all ranks' arrays, element by element.
 
@@ -226,11 +225,10 @@ class Comm(Object):
             their wait() returns None.
         """
         if self.rank == root:
-            out = array if out is None else out
-            self._alike(array, out, whole(array, "array").shape)
+            array, out = self._alike(array, out)
         else:
-            out = None
-        return self._begin("ireduce", lib.tow_reduce, whole(array, "array"),
+            array, out = whole(array, "array"), None
+        return self._begin("ireduce", lib.tow_reduce, array,
                            None if out is None else address_of(out), array.size,
                            dtype_of(array.dtype), REDUCTIONS[op], root, timeout=timeout, out=out)
 
@@ -238,7 +236,7 @@ class Comm(Object):
         """Nobody ends it before all have begun."""
         return self._begin("ibarrier", lib.tow_barrier, None, timeout=timeout)
 
-    def isend(self, array: np.ndarray, to: int, tag: int = 0,
+    def isend(self, array: AnyArray, to: int, tag: int = 0,
               timeout: Optional[float] = None) -> Work:
         """Send @array, of any type, to rank @to, which may be this one.
 
@@ -253,10 +251,11 @@ class Comm(Object):
         Its wait() raises Error: EMSGSIZE: it was too long for who receives it; ESTALE: that rank
         has left, and others are not disturbed; or as that of other calls.
         """
-        return self._begin("isend", lib.tow_send, whole(array, "array"), array.size,
+        array = whole(array, "array")
+        return self._begin("isend", lib.tow_send, array, array.size,
                            dtype_of(array.dtype), to, tag, timeout=timeout, letter=True)
 
-    def irecv(self, array: np.ndarray, source: Optional[int] = None, tag: Optional[int] = None,
+    def irecv(self, array: AnyArray, source: Optional[int] = None, tag: Optional[int] = None,
               timeout: Optional[float] = None) -> Work:
         """Receive to @array, of any type, from rank @source; None: from any, or with any @tag.
 
@@ -267,7 +266,7 @@ class Comm(Object):
         Its wait() returns @array, and raises Error: EMSGSIZE: it was longer, and is gone; ESTALE:
         @source has left, and others are not disturbed; or as that of other calls.
         """
-        whole(array, "array", writable=True)
+        array = whole(array, "array", writable=True)
         return self._begin("irecv", lib.tow_receive, array, array.size, dtype_of(array.dtype),
                            ANY if source is None else source, ANY if tag is None else tag,
                            timeout=timeout, out=array, letter=True)
@@ -330,7 +329,7 @@ class Comm(Object):
 
     # ---- collectives ----
 
-    def allreduce(self, array: np.ndarray, out: Optional[np.ndarray] = None, op: str = "sum",
+    def allreduce(self, array: AnyArray, out: Optional[AnyArray] = None, op: str = "sum",
                   algorithm: str = "any") -> "Collective":
         """All ranks get the reduction of all ranks' arrays, element by element.
 
@@ -341,68 +340,71 @@ class Comm(Object):
             their and.
         algorithm: "ring", "direct", "tree", or "any": as suits the size.
         """
-        out = array if out is None else out
-        self._alike(array, out, array.shape)
+        array, out = self._alike(array, out)
         return Collective(self, ALLREDUCE, array, out, array.size, REDUCTIONS[op],
                           algorithm=ALGORITHMS[algorithm])
 
-    def reduce_scatter(self, array: np.ndarray, out: Optional[np.ndarray] = None,
+    def reduce_scatter(self, array: AnyArray, out: Optional[AnyArray] = None,
                        op: str = "sum") -> "Collective":
         """Rank R gets the R-th part of the reduction of all ranks' arrays.
 
         array: this rank's, of as many times @out's elements as there are ranks.
         out: where to put the part; None: a new array in the arena, of one dimension.
         """
-        out = self._part(array, out)
+        array, out = self._part(array, out)
         return Collective(self, REDUCE_SCATTER, array, out, out.size, REDUCTIONS[op])
 
-    def allgather(self, array: np.ndarray, out: Optional[np.ndarray] = None) -> "Collective":
+    def allgather(self, array: AnyArray, out: Optional[AnyArray] = None) -> "Collective":
         """All ranks get all ranks' arrays, one behind the other.
 
         array: this rank's, of any type; it may be its own place in @out.
         out: where to put them; None: a new array in the arena, one dimension more.
         """
-        out = self._places(array, out)
+        array, out = self._places(array, out)
         return Collective(self, ALLGATHER, array, out, array.size)
 
-    def broadcast(self, array: np.ndarray, root: int = 0) -> "Collective":
+    def broadcast(self, array: AnyArray, root: int = 0) -> "Collective":
         """All ranks get what rank @root has in @array, in theirs; of any type."""
-        self._alike(array, array, array.shape)
-        return Collective(self, BROADCAST, array, array, array.size, root=root)
+        array, out = self._alike(array, None)
+        return Collective(self, BROADCAST, array, out, array.size, root=root)
 
     def barrier(self) -> "Collective":
         """Nobody goes on before all have come: comm.barrier()() makes one and waits."""
         return Collective(self, BARRIER)
 
-    def _part(self, array: np.ndarray, out: Optional[np.ndarray]) -> np.ndarray:
-        """Where a rank's part of @array goes."""
-        if whole(array, "array").size % self.size:
+    def _part(self, array: AnyArray, out: Optional[AnyArray]) -> tuple[np.ndarray, np.ndarray]:
+        """Both, and a rank's part of @array goes to the second."""
+        array = whole(array, "array")
+        if array.size % self.size:
             raise ValueError(f"{array.size} elements are not for {self.size} ranks")
         if out is None:
             out = self.arena.empty(array.size // self.size, array.dtype)
-        self._alike(array, out)
+        array, out = self._alike(array, out, same_shape=False)
         if array.size != out.size * self.size:
             raise ValueError(f"{array.size} elements do not go with {out.size}")
-        return out
+        return array, out
 
-    def _places(self, array: np.ndarray, out: Optional[np.ndarray]) -> np.ndarray:
-        """Where all ranks' arrays go."""
+    def _places(self, array: AnyArray, out: Optional[AnyArray]) -> tuple[np.ndarray, np.ndarray]:
+        """Both, and all ranks' arrays go to the second."""
+        array = whole(array, "array")
         if out is None:
-            out = self.arena.empty((self.size, *whole(array, "array").shape), array.dtype)
-        self._alike(array, out)
+            out = self.arena.empty((self.size, *array.shape), array.dtype)
+        array, out = self._alike(array, out, same_shape=False)
         if out.size != array.size * self.size:
             raise ValueError(f"{out.size} elements are not those of {self.size} ranks")
-        return out
+        return array, out
 
     @staticmethod
-    def _alike(array: np.ndarray, out: np.ndarray,
-               shape: Optional[tuple[int, ...]] = None) -> None:
-        whole(array, "array")
-        whole(out, "out", writable=True)
+    def _alike(array: AnyArray, out: Optional[AnyArray],
+               same_shape: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Both; without the second it is the first."""
+        array = whole(array, "array")
+        out = whole(array if out is None else out, "out", writable=True)
         if array.dtype != out.dtype:
             raise ValueError(f"out is of {out.dtype}, not {array.dtype}")
-        if shape is not None and out.shape != shape:
-            raise ValueError(f"out is of {out.shape}, not {shape}")
+        if same_shape and out.shape != array.shape:
+            raise ValueError(f"out is of {out.shape}, not {array.shape}")
+        return array, out
 
 
 class CollectiveReport(NamedTuple):

@@ -18,8 +18,8 @@ from ._lib import (EDGE_CAME, PUT_CLONE, RENDEZVOUS_GOT, Deadline, TensorType, c
                    lib, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Block, Region
-from ._types import (Shape, address_of, bytes_of, numpy_type, same_type, shape_of, tensor_type,
-                     whole)
+from ._types import (AnyArray, Shape, address_of, bytes_of, numpy_type, same_type, shape_of,
+                     tensor_type, whole)
 from ._worker import Driver, Operation, Pending, Sent, Worker, edge_done, wake
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class StaticSender(_Sender):
         super().__init__(worker, peer, name, lambda drives, node, made: lib.tow_static_sender(
             drives, node, name.encode(), kind, made))
 
-    def send(self, array: np.ndarray, tracer: "Optional[Tracer]" = None) -> Sent:
+    def send(self, array: AnyArray, tracer: "Optional[Tracer]" = None) -> Sent:
         """Send the next step.  Steps count from 1, and arrive in their order.
 
         array: of the edge's shape and type, without gaps; nobody changes it before it was sent.
@@ -120,7 +120,7 @@ class StaticSender(_Sender):
         EDQUOT, ENOMEM: no room for a copy; or what has ended the edge.  ValueError: of another
         shape or type.
         """
-        same_type(self.shape, self.dtype, whole(array, "what is sent"), "what is sent")
+        array = same_type(self.shape, self.dtype, whole(array, "what is sent"), "what is sent")
         return self._send(array, tracer, lambda pointer, number: lib.tow_edge_send(
             pointer, address_of(array), edge_done, number))
 
@@ -132,12 +132,13 @@ class DynamicSender(_Sender):
         super().__init__(worker, peer, name, lambda drives, node, made: lib.tow_dynamic_sender(
             drives, node, name.encode(), made))
 
-    def send(self, array: np.ndarray, tracer: "Optional[Tracer]" = None) -> Sent:
+    def send(self, array: AnyArray, tracer: "Optional[Tracer]" = None) -> Sent:
         """Send the next array, of any shape and type; all else as StaticSender.send().
 
         It has been sent when the receiver has read it.
         """
-        kind = tensor_type(whole(array, "what is sent").shape, array.dtype)
+        array = whole(array, "what is sent")
+        kind = tensor_type(array.shape, array.dtype)
         return self._send(array, tracer, lambda pointer, number: lib.tow_dynamic_send(
             pointer, kind, address_of(array), edge_done, number))
 
@@ -216,6 +217,19 @@ class _Shown:
             self.done(handle.pointer)
 
 
+class Received(tuple[int, np.ndarray]):
+    """A step's number and array.  `with` it the step is consumed at the block's end, unless it was
+    already."""
+
+    _receiver: "_Receiver"
+
+    def __enter__(self) -> "Received":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._receiver._consume(self[0])
+
+
 class _Receiver(_Stepping):
     """A receiver of a static or dynamic edge."""
 
@@ -233,11 +247,13 @@ class _Receiver(_Stepping):
         return numpy_type(kind)
 
     def _show(self, pointer: Optional[int], step: int,
-              address: Optional[int]) -> tuple[int, np.ndarray]:
+              address: Optional[int]) -> Received:
         shape, dtype = self._kind(pointer)
-        return step, self._shown.array_of(self._handle, step, address or 0, shape, dtype)
+        found = Received((step, self._shown.array_of(self._handle, step, address or 0, shape, dtype)))
+        found._receiver = self
+        return found
 
-    def test(self) -> Optional[tuple[int, np.ndarray]]:
+    def test(self) -> Optional[Received]:
         """The next step's number and array, if it has come; else None.
 
         The same one until consumed().  Raises Error: what has ended the edge; of a dynamic one
@@ -250,10 +266,12 @@ class _Receiver(_Stepping):
                 return None
             return self._show(pointer, step.value, data.value)
 
-    def recv(self, timeout: Optional[float] = None) -> tuple[int, np.ndarray]:
+    def recv(self, timeout: Optional[float] = None) -> Received:
         """The next step's number and array; waits for it, and drives the worker meanwhile.
 
         timeout: seconds.
+        `with rx.recv() as (step, array):` calls consumed() at the block's end, however that ends, unless
+        it was called in the block.
         Raises Timeout: it has not come; Error: as test().
         """
         until = Deadline(timeout)
@@ -280,7 +298,12 @@ class _Receiver(_Stepping):
         with self._handle as pointer:
             check(self._shown.done(pointer), f"edge {self.name}")
 
-    async def receive(self) -> tuple[int, np.ndarray]:
+    def _consume(self, step: int) -> None:
+        # Unless it was done by hand: then another one is shown, or none.
+        if not self.closed and self._shown.block is not None and self._shown.step == step:
+            self.consumed()
+
+    async def receive(self) -> Received:
         """As recv(), in asyncio: the event loop drives the worker meanwhile."""
         found = self.test()
         if found:
@@ -295,7 +318,7 @@ class _Receiver(_Stepping):
             return await self._next(loop, driver)
 
     async def _next(self, loop: asyncio.AbstractEventLoop,
-                    driver: Driver) -> tuple[int, np.ndarray]:
+                    driver: Driver) -> Received:
         while True:
             with driver.future() as future:
                 # First: it may come while this looks.
@@ -311,9 +334,7 @@ class _Receiver(_Stepping):
             step, array = await self.receive()
             yield step, array
             del array
-            # Unless it was done by hand: then another one is shown, or none.
-            if self._shown.block is not None and self._shown.step == step:
-                self.consumed()
+            self._consume(step)
 
 
 class StaticReceiver(_Receiver):
@@ -453,7 +474,7 @@ class RendezvousSender(Edge):
                          lambda drives, node, made: lib.tow_rendezvous_sender(
                              drives, node, name.encode(), requests, made))
 
-    def put(self, key: str, step: int, array: np.ndarray, clone: bool = False,
+    def put(self, key: str, step: int, array: AnyArray, clone: bool = False,
             tracer: "Optional[Tracer]" = None) -> Sent:
         """Offer an array, connected or not, until somebody asks for it or the edge is closed.
 
@@ -463,7 +484,8 @@ class RendezvousSender(Edge):
         Raises Error: EEXIST: there is one, which was not asked for yet; ENOSPC, EDQUOT, ENOMEM;
         or what has ended the edge.
         """
-        kind = tensor_type(whole(array, "what is offered").shape, array.dtype)
+        array = whole(array, "what is offered")
+        kind = tensor_type(array.shape, array.dtype)
         operation = Operation(kept=None if clone else array)
         what = f"offering {key}, step {step}"
         with self._handle as pointer:

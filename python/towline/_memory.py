@@ -14,7 +14,7 @@ from . import _life
 from ._lib import (ARENA_DEBUG, ARENA_FALLBACK, PERSISTENT, READONLY, ArenaAttr, ArenaStats,
                    RegionAttr, RegionInfo, check, failure, lib)
 from ._life import Handle, Object
-from ._types import Shape, address_of, bytes_of, shape_of, whole
+from ._types import AnyArray, Shape, address_of, array_of, bytes_of, shape_of, whole
 
 if TYPE_CHECKING:
     from ._device import Device
@@ -141,7 +141,8 @@ class Arena(Object):
 
     def array(self, like: Any, dtype: Any = None) -> np.ndarray:
         """A copy of an array, or of what numpy.asarray() makes one of; all else as empty()."""
-        like = np.asarray(like, dtype)
+        # NumPy alone refuses a tensor of bfloat16.
+        like = np.asarray(array_of(like, "array") if hasattr(like, "__dlpack__") else like, dtype)
         array = self.empty(like.shape, like.dtype)
         array[...] = like
         return array
@@ -149,9 +150,12 @@ class Arena(Object):
     def __contains__(self, array: Any) -> bool:
         """Is it in this arena's regions, so that it is sent from where it is?"""
         region, offset = ctypes.c_void_p(), ctypes.c_uint64()
+        try:
+            address = address_of(array_of(array, "array"))
+        except TypeError:
+            return False
         with self._handle.look() as pointer:
-            return isinstance(array, np.ndarray) and not lib.tow_arena_find(
-                pointer, address_of(array), region, offset)
+            return not lib.tow_arena_find(pointer, address, region, offset)
 
     def stats(self) -> Stats:
         """How it is now."""
@@ -226,17 +230,16 @@ class Region(Object):
         return self
 
     @classmethod
-    def from_memory(cls, dev: "Device", memory: Any, readonly: bool = False) -> "Region":
+    def from_memory(cls, dev: "Device", memory: AnyArray, readonly: bool = False) -> "Region":
         """One of memory that the process has, which is pinned and kept until the region ends.
 
-        memory: a NumPy array, or whatever else has the buffer protocol, of one piece.
+        memory: a NumPy array, or another's, without gaps.
         readonly: peers may read it, and it is sent from, not written.
         Raises Error: ENOMEM: also for RLIMIT_MEMLOCK; EDQUOT, ENOSPC; EFAULT: it cannot be written;
         EOPNOTSUPP: a file's memory past the page cache.  ValueError: it is empty, has gaps, or cannot be
         written, and not @readonly.
         """
-        array = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
-        whole(array, "memory", writable=not readonly)
+        array = whole(memory, "memory", writable=not readonly)
         if not array.nbytes:
             raise ValueError("memory is empty")
         self = cls.__new__(cls)

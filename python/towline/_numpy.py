@@ -11,12 +11,9 @@ few hundred bytes for each arena and tracer.  The arena ends when nothing of it 
 
 from __future__ import annotations
 
-import contextvars
 import ctypes
 import errno
-import functools
 import importlib
-import threading
 from ctypes import c_char, c_uint8, c_void_p
 from typing import Any, Optional, Union
 
@@ -47,14 +44,15 @@ class MemHandler(ctypes.Structure):
     _fields_ = [("name", c_char * 127), ("version", c_uint8), ("allocator", Allocator)]
 
 
-def _python(name: str, result: Any, *arguments: Any) -> Any:
+def c_api(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of Python's."""
     # One of our own: pythonapi's are shared with whoever else sets their types.
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
-_capsule_new = _python("PyCapsule_New", ctypes.py_object, c_void_p, ctypes.c_char_p, c_void_p)
-_capsule_get = _python("PyCapsule_GetPointer", c_void_p, ctypes.py_object, ctypes.c_char_p)
-_table = (c_void_p * (GET_HANDLER + 1)).from_address(_capsule_get(_umath._ARRAY_API, None))
+capsule_new = c_api("PyCapsule_New", ctypes.py_object, c_void_p, ctypes.c_char_p, c_void_p)
+capsule_get = c_api("PyCapsule_GetPointer", c_void_p, ctypes.py_object, ctypes.c_char_p)
+_table = (c_void_p * (GET_HANDLER + 1)).from_address(capsule_get(_umath._ARRAY_API, None))
 # Both give a new reference to a capsule, and steal none.
 _set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table[SET_HANDLER] or 0)
 _get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(_table[GET_HANDLER] or 0)
@@ -82,7 +80,7 @@ class Handler:
         struct = MemHandler(b"towline", 1, Allocator(
             made.value, *(_address(getattr(lib, f"tow_numpy_{name}"))
                           for name in ("malloc", "calloc", "realloc", "free"))))
-        self.capsule = _capsule_new(ctypes.addressof(struct), CAPSULE_NAME, None)
+        self.capsule = capsule_new(ctypes.addressof(struct), CAPSULE_NAME, None)
         self._for_ever.append((struct, self.capsule))
         used[-1].owned.add(self)
 
@@ -107,50 +105,16 @@ class Handler:
         return True
 
 
-# Whether threads that are started here inherit a handler of ours.
-_active: contextvars.ContextVar[bool] = contextvars.ContextVar("towline_allocator",
-                                                               default=False)
-
-
-def _inherit() -> None:
-    """From now on threads that are started with an allocator active have it, too.
-
-    NumPy's handler is a context variable, and a thread begins with an empty context before
-    Python 3.14 (thread_inherit_context).
-    """
-    start = threading.Thread.start
-    with _life._lock:
-        if getattr(start, "towline", False):
-            return
-
-        @functools.wraps(start)
-        def start_inheriting(self: threading.Thread) -> None:
-            if _active.get():
-                context, run = contextvars.copy_context(), self.run
-
-                def run_there() -> None:
-                    vars(self).pop("run", None)
-                    context.run(run)
-                self.run = run_there    # type: ignore[method-assign]
-            try:
-                start(self)
-            except RuntimeError:
-                vars(self).pop("run", None)
-                raise
-
-        start_inheriting.towline = True     # type: ignore[attr-defined]
-        threading.Thread.start = start_inheriting   # type: ignore[method-assign]
-
-
 class allocator:    # pylint: disable=invalid-name
     """Within `with towline.allocator(tracer):` NumPy allocates arrays' data by the tracer.
 
     source: a Tracer: what is sent is in its arena from the second step on, all else is ordinary
     memory.  Or an Arena: all is there, and MemoryError is raised when it has no room.
 
-    It holds for this thread's context, that of asyncio's tasks made within, and threads started
-    within: for these threading.Thread.start is wrapped when this is first used, so that they run
-    in a copy of the starter's context.  Arrays may outlive the block, the tracer and the arena's
+    It holds for this thread's context (contextvars), and that of asyncio's tasks and to_thread() made
+    within.  A new thread begins without it, unless it is started within by
+    threading.Thread(target=contextvars.copy_context().run, args=(function,)), or Python 3.14 runs with
+    thread_inherit_context.  Arrays may outlive the block, the tracer and the arena's
     close(): the arena's memory goes back when the last of them has died and, after that, the garbage
     collector has run, or something of towline is closed.  A child that was forked gets ordinary
     memory.  A thread pool's threads keep the allocator with which they were started; when its
@@ -170,22 +134,19 @@ class allocator:    # pylint: disable=invalid-name
         else:
             raise TypeError("an allocator is made of a Tracer or an Arena")
         self._source = source
-        self._before: list[tuple[Any, Any]] = []
+        self._before: list[Any] = []
 
     def __enter__(self) -> Union[Tracer, Arena]:
         if self._source.closed:
             raise ValueError("it is closed")
-        _inherit()
-        self._before.append((_set_handler(self._handler.capsule), _active.set(True)))
+        self._before.append(_set_handler(self._handler.capsule))
         return self._source
 
     def __exit__(self, *_: Any) -> None:
-        handler, token = self._before.pop()
-        _set_handler(handler)
-        _active.reset(token)
+        _set_handler(self._before.pop())
 
 
 def handler_name() -> str:
     """The name of the handler that NumPy allocates by now: "towline", or another one's."""
-    struct = MemHandler.from_address(_capsule_get(_get_handler(), CAPSULE_NAME))
+    struct = MemHandler.from_address(capsule_get(_get_handler(), CAPSULE_NAME))
     return struct.name.decode()

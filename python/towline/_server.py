@@ -17,7 +17,8 @@ from ._lib import (FOREVER, Deadline, PsAttr, PsStats, StoreAttr, TensorType, ch
                    milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, Block, values_of
-from ._types import Shape, address_of, bytes_of, same_type, shape_of, tensor_type, whole
+from ._types import (AnyArray, Shape, address_of, bytes_of, same_type, shape_of, tensor_type,
+                     whole)
 
 OPTIMIZERS = {"sgd": 0, "adam": 1}
 SYNCHRONOUS = 0xffffffff
@@ -47,7 +48,7 @@ class Store(Object):
     Raises Error: EINVAL, EOPNOTSUPP: a variable is of another type; ENOSPC and the like: no memory.
     """
 
-    def __init__(self, arena: Arena, initial: Sequence[np.ndarray], optimizer: str = "sgd",
+    def __init__(self, arena: Arena, initial: Sequence[AnyArray], optimizer: str = "sgd",
                  rate: float = 0.01, momentum: float = 0.0, beta1: float = 0.9,
                  beta2: float = 0.999, epsilon: float = 1e-8) -> None:
         values = [whole(one, "a variable") for one in initial]
@@ -80,16 +81,15 @@ class Store(Object):
             raise IndexError(f"there is no variable {variable}")
         return variable
 
-    def update(self, variable: int, gradients: Sequence[np.ndarray]) -> None:
+    def update(self, variable: int, gradients: Sequence[AnyArray]) -> None:
         """Update a variable by the average of gradients, added in their order.
 
         Raises Error: EBUSY: a server serves it.
         """
         shape, dtype = self.types[self._number(variable)]
-        for one in gradients:
-            same_type(shape, dtype, whole(one, "a gradient"), "a gradient")
+        added = [same_type(shape, dtype, whole(one, "a gradient"), "a gradient") for one in gradients]
         with self._handle as pointer:
-            check(lib.tow_store_update(pointer, variable, _addresses(gradients), len(gradients)),
+            check(lib.tow_store_update(pointer, variable, _addresses(added), len(added)),
                   "updating a variable")
 
 
@@ -217,7 +217,7 @@ class ParameterWorker(_Rank):
         # Of gradients that are on their way.
         self._kept: list[Optional[np.ndarray]] = [None] * len(self.variables)
 
-    def push(self, variable: int, gradient: np.ndarray) -> None:
+    def push(self, variable: int, gradient: AnyArray) -> None:
         """A gradient of a variable, once a step; it is not changed before wait().
 
         The variable's value is not to be read any more before that.
@@ -225,7 +225,7 @@ class ParameterWorker(_Rank):
         waited for; as wait().
         """
         shape, dtype = self.variables[self._number(variable)]
-        same_type(shape, dtype, whole(gradient, "the gradient"), "the gradient")
+        gradient = same_type(shape, dtype, whole(gradient, "the gradient"), "the gradient")
         result = -errno.EINTR
         while result == -errno.EINTR:
             blamed = ctypes.c_uint32(FOREVER)
@@ -273,7 +273,7 @@ class ParameterWorker(_Rank):
                 raise ValueError("no value has come yet: wait() for it")
             return Block(self._handle, address, bytes_of(shape, dtype)).array(shape, dtype)
 
-    def exchange(self, gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def exchange(self, gradients: Sequence[AnyArray]) -> list[np.ndarray]:
         """Push all gradients, and wait for all values: these.
 
         Raises Error: as push() and wait().

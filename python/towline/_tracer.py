@@ -8,12 +8,10 @@ import ctypes
 import os
 from typing import Iterator, NamedTuple, Union
 
-import numpy as np
-
 from ._lib import TracerReport, check, lib
 from ._life import Handle, Object
 from ._memory import Arena, values_of
-from ._types import address_of
+from ._types import AnyArray, address_of, array_of
 
 # What Tracer.transferred() answers.
 ZERO_COPY, JOINS, UNKNOWN = range(3)
@@ -105,12 +103,13 @@ class Tracer(Object):
         finally:
             self._handler.run(before)
 
-    def transferred(self, array: np.ndarray) -> int:
+    def transferred(self, array: AnyArray) -> int:
         """An array is sent; send(..., tracer=...) calls it.
 
         Returns ZERO_COPY: it is in the arena; JOINS: it is not, and one like it will be, from
         the next step on; UNKNOWN: nobody knows where it comes from.
         """
+        array = array_of(array, "array")
         with self._handle as pointer:
             return check(lib.tow_tracer_transferred(pointer, address_of(array), array.nbytes),
                          "a transfer")

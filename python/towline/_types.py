@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterable, Optional, Union
+from typing import Any, Iterable, Union
 
 import numpy as np
 
@@ -19,6 +19,8 @@ with contextlib.suppress(ImportError):
 bfloat16: "np.dtype[Any]" = np.dtype(_ml.bfloat16 if _ml else [("bfloat16", "<u2")])
 
 Shape = Union[int, Iterable[int]]
+# What array_of() takes.
+AnyArray = Any
 
 _INT, _UINT, _FLOAT, _OPAQUE, _BFLOAT, _COMPLEX, _BOOL = range(7)
 _CODE_OF_KIND = {"i": _INT, "u": _UINT, "f": _FLOAT, "c": _COMPLEX, "b": _BOOL}
@@ -102,13 +104,33 @@ def numpy_type(kind: TensorType) -> tuple[tuple[int, ...], np.dtype]:
     return tuple(kind.dims[:kind.ndim]), numpy_dtype(kind.dtype)
 
 
-def whole(array: Any, what: str, writable: bool = False) -> np.ndarray:
-    """The array itself, if it can be used where it is.
+def array_of(source: AnyArray, what: str) -> np.ndarray:
+    """A NumPy array as it is, or one of another's memory, which is not copied.
 
-    TypeError: it is no NumPy array.  ValueError: it has gaps, or cannot be written.
+    source: has the buffer protocol, __array_interface__, or __dlpack__ in the CPU's memory.
+    TypeError: it has none of these.  ValueError: it is in a device's memory.  Or what its __dlpack__
+    raises: PyTorch's does for a tensor that requires grad.
     """
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"{what} must be a NumPy array, not {type(array).__name__}")
+    if isinstance(source, np.ndarray):
+        return source
+    with contextlib.suppress(TypeError, BufferError):
+        array = np.asarray(source if hasattr(source, "__array_interface__") else memoryview(source))
+        # Else it is a copy, as of NumPy's numbers.
+        if not array.flags.owndata:
+            return array
+    if hasattr(source, "__dlpack__"):
+        from ._dlpack import taken
+        return taken(source, what)
+    raise TypeError(f"{what} must be a NumPy array, or share its memory by __dlpack__, __array_interface__ "
+                    f"or the buffer protocol: {type(source).__name__} does not")
+
+
+def whole(source: AnyArray, what: str, writable: bool = False) -> np.ndarray:
+    """As array_of(), if it can be used where it is.
+
+    ValueError: also if it has gaps, or cannot be written.
+    """
+    array = array_of(source, what)
     if not array.flags.c_contiguous:
         raise ValueError(f"{what} has gaps, or another order than C's: numpy.ascontiguousarray() "
                          "makes one that has not")
@@ -123,8 +145,8 @@ def address_of(array: np.ndarray) -> int:
 
 
 def same_type(shape: tuple[int, ...], dtype: np.dtype, array: np.ndarray,
-              what: str) -> Optional[np.ndarray]:
-    """ValueError unless the array is of that shape and type."""
+              what: str) -> np.ndarray:
+    """The array.  ValueError: it is of another shape or type."""
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"{what} is {array.shape} of {array.dtype}, not {shape} of {dtype}")
     return array

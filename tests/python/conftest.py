@@ -81,6 +81,16 @@ def _worker(dev, arena):
         yield worker
 
 
+class Only:     # pylint: disable=too-few-public-methods
+    """An array that has nothing but DLPack."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __dlpack__(self, stream=None):
+        return self._array.__dlpack__()
+
+
 class Child:
     """A process of its own, forked from one that has opened nothing, so that NumPy is there.
 

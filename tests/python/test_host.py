@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Without the module: what ctypes was told is what the headers say; installing; errors."""
 
+import array
 import ctypes
 import errno
+import gc
+import mmap
 import os
 import pathlib
 import pickle
@@ -11,12 +14,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import types
 
 import numpy as np
 import pytest
 
 import towline
-from towline import _lib, _numpy, _types, _worker
+from conftest import Only
+from towline import _dlpack, _lib, _numpy, _types, _worker
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = sorted((TOP / "libshim/include/towline").glob("*.h"))
@@ -228,6 +234,193 @@ def test_other_types():
         _types.whole(np.zeros((4, 4))[:, 1], "it")
     with pytest.raises(TypeError):
         _types.whole([1, 2], "it")
+
+
+# ---- arrays of others ----
+
+def take(capsule):
+    """An array of it."""
+    return _types.whole(types.SimpleNamespace(__dlpack__=lambda: capsule), "it")
+
+
+def test_arrays_of_others(tmp_path):
+    """They are taken where they are."""
+    (tmp_path / "mapped").write_bytes(bytes(12))
+    with open(tmp_path / "mapped", "r+b") as file:
+        mapped = mmap.mmap(file.fileno(), 12)
+    numbers = np.arange(12, dtype="i2").reshape(3, 4)
+    for source, dtype, shape in (
+            (numbers, "i2", (3, 4)), (memoryview(numbers), "i2", (3, 4)), (Only(numbers), "i2", (3, 4)),
+            (bytearray(12), "u1", (12,)), (array.array("d", [1, 2]), "f8", (2,)),
+            ((ctypes.c_float * 3)(), "f4", (3,)), (mapped, "u1", (12,)),
+            (types.SimpleNamespace(__array_interface__=numbers.__array_interface__), "i2", (3, 4)),
+            (Only(np.zeros((), "f4")), "f4", ()), (Only(np.zeros((2, 0), "f8")), "f8", (2, 0))):
+        found = _types.whole(source, "it", writable=True)
+        assert (found.dtype, found.shape) == (dtype, shape), source
+        found[...] = 1
+        again = _types.whole(source, "it")
+        assert np.array_equal(again, np.ones(shape)), source
+        assert _types.address_of(found) == _types.address_of(again)
+    del found, again, source
+    mapped.close()
+    assert _types.whole(b"abc", "it").tolist() == [97, 98, 99]
+    for source in (b"abc", memoryview(b"abc")):
+        with pytest.raises(ValueError, match="written"):
+            _types.whole(source, "it", writable=True)
+    for source in ([1, 2], "text", 3, None, np.float32(3)):
+        with pytest.raises(TypeError, match=f"__dlpack__.* {type(source).__name__} does not"):
+            _types.whole(source, "it")
+    for gaps in (Only(numbers.T), Only(numbers[:, 1:]), memoryview(numbers)[::2]):
+        with pytest.raises(ValueError, match="gaps"):
+            _types.whole(gaps, "it")
+    assert np.array_equal(_types.array_of(Only(numbers.T[1:]), "it"), numbers.T[1:])
+
+
+@pytest.mark.parametrize("name", ["i1", "i8", "u2", "f2", "f4", "f8", "c8", "c16", "g", "?",
+                                  towline.bfloat16])
+def test_dlpack(name):
+    """By our exporter to our importer: of the same type, in the same memory."""
+    for shape in ((), (3,), (2, 3), (2, 0, 3)):
+        numbers = np.zeros(shape, name)
+        numbers.view("V").reshape(-1).view("u1")[:] = 1
+        found = _types.whole(Only(towline.dlpack(numbers)), "it", writable=True)
+        assert (found.dtype, found.shape) == (numbers.dtype, shape)
+        assert found.tobytes() == numbers.tobytes()
+        assert not found.size or np.shares_memory(found, numbers)
+    strided = np.zeros((4, 6), name)[1:, ::2]
+    found = _types.array_of(Only(towline.dlpack(strided)), "it")
+    assert found.strides == strided.strides and np.shares_memory(found, strided)
+
+
+def test_dlpack_out():
+    """Others take it; there are types that DLPack has not."""
+    numbers = np.arange(10, dtype="f4")
+    out = towline.dlpack(numbers)
+    assert np.shares_memory(np.from_dlpack(out), numbers) and out.__dlpack_device__() == (1, 0)
+    copy = take(out.__dlpack__(copy=True))
+    assert np.array_equal(copy, numbers) and not np.shares_memory(copy, numbers)
+    for name in ("S3", "V2", "M8[s]", "O", ">f4", [("a", "i4")]):
+        with pytest.raises(TypeError):
+            towline.dlpack(np.zeros(3, name))
+    numbers.flags.writeable = False
+    with pytest.raises((BufferError, TypeError)):
+        towline.dlpack(numbers).__dlpack__()
+
+
+def tensor_of(capsule):
+    """What is in it."""
+    return _dlpack.DLManagedTensor.from_address(_numpy.capsule_get(capsule, _dlpack.FULL))
+
+
+def test_dlpack_lives():
+    """The exporter hears of the end once: when the last view has died, or nobody has taken it."""
+    numbers = np.zeros(100, "u1")
+    before = sys.getrefcount(numbers)
+    arrays = [_types.whole(Only(towline.dlpack(numbers)), "it") for _ in range(50)]
+    assert sys.getrefcount(numbers) >= before + 50
+    part = arrays[0][3:].reshape(-1, 1)
+    del arrays
+    assert sys.getrefcount(numbers) == before + 1
+    part[0] = 7
+    del part
+    assert sys.getrefcount(numbers) == before and numbers[3] == 7
+    # Taken by nobody, taken twice, and refused: of a GPU, and of elements that NumPy has not.
+    capsule = towline.dlpack(numbers).__dlpack__()
+    assert sys.getrefcount(numbers) == before + 1
+    take(capsule)
+    assert sys.getrefcount(numbers) == before
+    with pytest.raises(ValueError, match="name"):
+        take(capsule)
+    capsule = towline.dlpack(numbers).__dlpack__()
+    tensor_of(capsule).dl_tensor.device_type = 2
+    with pytest.raises(ValueError, match="device"):
+        take(capsule)
+    capsule = towline.dlpack(numbers).__dlpack__()
+    tensor_of(capsule).dl_tensor.dtype.bits = 4
+    with pytest.raises(TypeError, match="4 bits"):
+        take(capsule)
+    del capsule
+    gc.collect()
+    assert sys.getrefcount(numbers) == before
+
+
+def test_dlpack_elsewhere():
+    """An exporter that is not NumPy's: without strides, with an offset, pinned; its own deleter."""
+    memory, ends = (ctypes.c_int16 * 8)(*range(8)), []
+    shape = (ctypes.c_int64 * 2)(2, 3)
+    function = dict(_dlpack.DLManagedTensor._fields_)["deleter"]
+    managed = _dlpack.DLManagedTensor(deleter=function(ends.append))
+    tensor = managed.dl_tensor
+    tensor.data, tensor.byte_offset, tensor.device_type = ctypes.addressof(memory), 4, 3
+    tensor.ndim, tensor.shape, tensor.dtype = 2, shape, _lib.DType(4, 16, 1)
+
+    def made():
+        return take(_numpy.capsule_new(ctypes.addressof(managed), _dlpack.FULL, None))
+
+    found = made()
+    assert found.dtype == towline.bfloat16 and found.view("u2").tolist() == [[2, 3, 4], [5, 6, 7]]
+    views = [found[1:]]
+    del found
+    assert not ends
+    thread = threading.Thread(target=views.clear)
+    thread.start()
+    thread.join()
+    assert ends == [ctypes.addressof(managed)]
+    # One of memory that nobody waits for has none.
+    managed.deleter = function()
+    assert made().shape == (2, 3)
+    gc.collect()
+    assert len(ends) == 1
+
+
+KEEPER = """
+#include <stdint.h>
+#include <stdlib.h>
+struct tensor { uint64_t words[7]; void (*deleter)(struct tensor *); };
+static struct tensor *kept;
+void end(struct tensor *tensor) { tensor->deleter(tensor); }
+static void last(void) { end(kept); }
+void keep(struct tensor *tensor) { kept = tensor; atexit(last); }
+"""
+
+KEEPS = """
+import ctypes, threading, sys, numpy, towline
+from towline import _dlpack, _numpy, _types
+keeper = ctypes.CDLL(sys.argv[1])
+numbers = numpy.arange(1000, dtype="u2")
+bits = numbers.view(towline.bfloat16)
+
+def taken():
+    # As another library takes it.
+    capsule = towline.dlpack(bits).__dlpack__()
+    address = _numpy.capsule_get(capsule, _dlpack.FULL)
+    _dlpack._capsule_set_name(capsule, _dlpack.USED)
+    return ctypes.c_void_p(address)
+
+before = sys.getrefcount(numbers)
+there = taken()
+assert sys.getrefcount(numbers) == before + 1
+# The call does not hold Python's lock.
+thread = threading.Thread(target=keeper.end, args=(there,))
+thread.start()
+thread.join()
+assert sys.getrefcount(numbers) == before
+keeper.keep(taken())
+class Only:
+    def __dlpack__(self):
+        return towline.dlpack(bits).__dlpack__()
+numpy.cycle = [_types.whole(Only(), "it"), towline.dlpack(bits), towline.dlpack(bits).__dlpack__()]
+numpy.cycle.append(numpy.cycle)
+left = _types.whole(Only(), "it")
+print("done")
+"""
+
+
+def test_dlpack_exit(tmp_path):
+    """Who has taken an array lets go of it in any thread, and when Python has ended."""
+    (tmp_path / "keeper.c").write_text(KEEPER)
+    run("gcc", "-shared", "-fPIC", "-o", tmp_path / "keeper.so", tmp_path / "keeper.c")
+    assert run(sys.executable, "-c", KEEPS, tmp_path / "keeper.so") == "done\n"
 
 
 def test_handles():

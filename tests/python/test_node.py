@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The Python package against the module: memory, edges, the tracer, NumPy's allocator."""
 
+import array as array_module
 import asyncio
 import contextlib
+import contextvars
 import errno
 import gc
 import os
@@ -17,7 +19,7 @@ import numpy as np
 import pytest
 
 import towline
-from conftest import MIB, WAIT_S, Child, becomes, own_address, used_bytes
+from conftest import MIB, WAIT_S, Child, Only, becomes, own_address, used_bytes
 from towline import _numpy
 
 SHAPE = (10, 100)
@@ -276,6 +278,78 @@ def test_static(worker, arena, peer):
     assert caught.value.errno == errno.EINVAL
     with pytest.raises(towline.Timeout):
         rx.recv(0.05)
+
+
+def test_arrays_of_others(dev, worker, arena, peer):
+    """What is not NumPy's is sent, reduced and received to where it is."""
+    tx, rx = dynamic(worker, peer)
+    values = np.arange(1000, dtype="f4")
+    for sent, dtype in ((memoryview(values), "f4"), (bytearray(values), "u1"), (Only(values), "f4"),
+                        (array_module.array("f", values), "f4")):
+        tx.send(sent)
+        with rx.recv(WAIT_S) as (_, found):
+            assert found.dtype == dtype and found.tobytes() == values.tobytes()
+    assert worker.copied == 4 * values.nbytes
+    inside = arena.empty(SHAPE, towline.bfloat16)
+    inside.view("u2")[...] = values.reshape(SHAPE)
+    typed = Only(towline.dlpack(inside))
+    tx.send(typed)
+    with rx.recv(WAIT_S) as (_, found):
+        assert found.dtype == towline.bfloat16 and found.tobytes() == inside.tobytes()
+    assert typed in arena and memoryview(values) not in arena
+    assert worker.copied == 4 * values.nbytes
+    copy = arena.array(typed)
+    assert copy in arena and copy.dtype == towline.bfloat16 and copy.tobytes() == inside.tobytes()
+    with towline.Tracer(arena) as tracer, tracer.step():
+        assert tracer.transferred(typed) == towline.ZERO_COPY
+    with pytest.raises(TypeError, match="list"):
+        tx.send([1.0, 2.0])
+
+    into = bytearray(values.nbytes)
+    with towline.Group(dev, towline.World(0, 1, session="alone")) as group, \
+            towline.Comm(group, arena) as comm:
+        work = comm.irecv(memoryview(into).cast("f"))
+        comm.isend(Only(values), 0).wait(WAIT_S)
+        assert np.shares_memory(work.wait(WAIT_S), into) and into == values.tobytes()
+        doubled = bytearray(values.nbytes)
+        out = memoryview(doubled).cast("f")
+        assert comm.iallreduce(values * 2, out).wait(WAIT_S).sum() == 2 * values.sum()
+        assert doubled == (values * 2).tobytes()
+        total = comm.allreduce(Only(values), out)
+        total(WAIT_S)
+        assert doubled == values.tobytes()
+        total.close()
+        with pytest.raises(ValueError, match="written"):
+            comm.irecv(b"for reading")
+    with towline.Store(arena, [memoryview(values)], rate=1.0) as store:
+        store.update(0, [Only(values)])
+        assert not store.value(0).any()
+
+
+def test_consumed_by_block(worker, arena, peer):
+    """A step is consumed when the block ends that it is shown in."""
+    for tx, rx in (static(worker, peer, "static"), dynamic(worker, peer, "dynamic")):
+        for step in (1, 2, 3):
+            tx.send(filled(arena, step))
+        with rx.recv(WAIT_S) as (step, array):
+            assert step == 1 and holds(array, 1) and rx.test()[0] == 1
+        # By hand, and the next one is shown meanwhile.
+        with rx.recv(WAIT_S) as (step, array):
+            assert step == 2 and holds(array, 2)
+            rx.consumed()
+            step, array = rx.recv(WAIT_S)
+            assert step == 3
+        with pytest.raises(KeyError), rx.test() as (step, array):
+            assert step == 3 and holds(array, 3)
+            raise KeyError("x")
+        assert rx.test() is None
+        tx.send(filled(arena, 4))
+        with rx.recv(WAIT_S) as (step, array):
+            rx.consumed()
+        tx.send(filled(arena, 5))
+        with rx.recv(WAIT_S) as (step, array):
+            assert step == 5
+            rx.close()
 
 
 def test_unlike(worker, peer):
@@ -851,7 +925,7 @@ def test_tracer(worker, arena, peer, tmp_path):
 
 
 def test_traced_threads(arena):
-    """Nodes that threads run, which were started inside."""
+    """Nodes that threads run, in the context of who has started them."""
     found = {}
 
     def run(tracer, name):
@@ -864,8 +938,8 @@ def test_traced_threads(arena):
     with towline.Tracer(arena) as tracer, towline.allocator(tracer):
         for step in (1, 2, 3):
             with tracer.step():
-                threads = [threading.Thread(target=run, args=(tracer, f"node {i}"))
-                           for i in range(3)]
+                threads = [threading.Thread(target=contextvars.copy_context().run,
+                                            args=(run, tracer, f"node {i}")) for i in range(3)]
                 for thread in threads:
                     thread.start()
                 for thread in threads:
@@ -903,7 +977,7 @@ def test_allocator(dev):
 
 
 def test_allocator_contexts(dev):
-    """Threads and tasks that are started inside have it, others have not."""
+    """Tasks that are started inside have it, and threads in a copy of the context; others have not."""
     found = {}
 
     def allocate(name):
@@ -914,23 +988,25 @@ def test_allocator_contexts(dev):
 
     async def main():
         await asyncio.create_task(task())
+        await asyncio.to_thread(allocate, "to_thread")
 
+    def in_thread(function, *words):
+        thread = threading.Thread(target=function, args=words)
+        thread.start()
+        thread.join()
+
+    start = threading.Thread.start
     with towline.Arena(dev) as arena:
-        go = threading.Event()
-        before = threading.Thread(target=lambda: (go.wait(), allocate("before")))
-        before.start()
         with towline.allocator(arena):
-            go.set()
-            before.join()
-            inside = threading.Thread(target=allocate, args=("inside",))
-            inside.start()
-            inside.join()
+            in_thread(allocate, "new")
+            in_thread(contextvars.copy_context().run, allocate, "copy")
             asyncio.run(main())
-        after = threading.Thread(target=allocate, args=("after",))
-        after.start()
-        after.join()
-    assert found == {"before": False, "inside": True, "task": True, "after": False}
-    assert "run" not in vars(inside)
+            assert threading.Thread.start is start
+        in_thread(contextvars.copy_context().run, allocate, "after")
+    # Python 3.14 may be told to give new threads the context.
+    inherits = getattr(sys.flags, "thread_inherit_context", 0)
+    assert found == {"new": bool(inherits), "copy": True, "task": True, "to_thread": True,
+                     "after": False}
 
 
 def test_allocator_full(dev):

@@ -6,7 +6,8 @@ import signal
 import threading
 import time
 
-from ranks import begin, datetime, dist, group, marked, numbers, raises, same, store, torch, towline
+from ranks import (MOST_S, begin, datetime, dist, group, marked, numbers, raises, same, store, torch,
+                   towline)
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int8, torch.uint8)
@@ -621,6 +622,38 @@ def test_destroyed(rank, _):
         dist.destroy_process_group()
         with raises(RuntimeError, "ECANCELED"):
             future.wait()
+
+
+@marked(ranks=1)
+def test_arrays(*_):
+    """The package for NumPy takes tensors where they are, and gives them, also of bfloat16."""
+    with towline.Device() as dev, towline.Arena(dev) as arena, \
+            towline.Group(dev, towline.World(0, 1, session="alone")) as made, \
+            towline.Comm(made, arena) as comm:
+        for dtype in (torch.float32, torch.bfloat16, torch.int64):
+            mine, into = torch.arange(6.0).reshape(2, 3).to(dtype), torch.zeros(2, 3).to(dtype)
+            work = comm.irecv(into)
+            comm.isend(mine, 0).wait(MOST_S)
+            work.wait(MOST_S)
+            same(into.float(), mine.float())
+            copy = arena.array(mine)
+            assert copy in arena and mine not in arena
+            there = torch.from_dlpack(towline.dlpack(copy))
+            same(there.float(), mine.float())
+            assert there.dtype == dtype and there in arena and there.data_ptr() == copy.ctypes.data
+            # Each keeps the memory, whichever is left.
+            del copy
+            same(there.float(), mine.float())
+            assert arena.stats().in_use_bytes
+            del there, work
+        tensor = torch.ones(3, requires_grad=True)
+        with raises((RuntimeError, BufferError), "grad"):
+            comm.iallreduce(tensor)
+        assert comm.iallreduce(tensor.detach(), op="avg").wait(MOST_S).sum() == 3
+        with raises(ValueError, "gaps"):
+            comm.iallreduce(torch.ones(3, 4).t())
+        array = comm.ibroadcast(torch.ones(5, dtype=torch.bfloat16)).wait(MOST_S)
+        assert array.dtype == towline.bfloat16 and array.view("u2").tolist() == [0x3f80] * 5
 
 
 def test_no_device(rank, _):
