@@ -121,13 +121,14 @@ $(OUT)/bin/towline: $(tool_objects) $(lib_shared)
 		$(RPATH) $(tool_libs)
 
 # ---- Python --------------------------------------------------------------
-# A wheel, in OUT/python; built from a copy, as setuptools leaves files where it builds.
+# A wheel, in OUT/python; built from a copy, as setuptools leaves files where it builds.  It takes
+# Python's headers (python3-dev), 3.11 or later.
 python: lib
 	@rm -rf $(OUT)/obj/python && mkdir -p $(OUT)/obj && cp -r python $(OUT)/obj/python
-	$(call say,WHEEL)$(PYTHON) -m pip --quiet wheel --no-index --no-deps --no-build-isolation \
-		--wheel-dir $(OUT)/python $(OUT)/obj/python
+	$(call say,WHEEL)TOWLINE_INCLUDE=$(abspath $(OUT)/include) $(PYTHON) -m pip --quiet wheel \
+		--no-index --no-deps --no-build-isolation --wheel-dir $(OUT)/python $(OUT)/obj/python
 
-# What is compiled of it.  It needs no library, but Python's headers (python3-dev), 3.11 or later.
+# What is compiled of it, by itself: tests take it from here.
 ring_module	:= $(OUT)/python/_ring.abi3.so
 
 python-ring: $(ring_module)
@@ -177,7 +178,7 @@ help:
 #help all            library, tool, and the module for KDIR (default: the running kernel)
 #help lib tools      only the library; only the towline command
 #help python         a wheel of the Python package, in build/python
-#help python-ring    the compiled part of the Python package, in build/python
+#help python-ring    its compiled part alone, in build/python: tests take it from there
 #help examples       Documentation/examples: programs against the library, what the training needs
 #help clean          removes what was built, but not build/kernels and build/venv
 

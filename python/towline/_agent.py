@@ -14,6 +14,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import errno
+import functools
 import ipaddress
 import itertools
 import json
@@ -23,8 +24,8 @@ import secrets
 import select
 import threading
 import weakref
-from typing import (Any, Callable, Generator, Iterable, Iterator, NamedTuple, Optional, Sequence, TypeVar,
-                    Union)
+from typing import (Any, NamedTuple, TypeVar)
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from ._mailbox import Line
 from ._memory import Arena, Region
 from ._queue import VECTOR_MAX, Queue
 from ._remote import Remote, Right
-from ._types import address_of, whole
+from ._types import Array, address_of, whole
 from ._worker import TICK_S, Worker, wake
 
 VERSION = 1
@@ -103,7 +104,7 @@ class _There(NamedTuple):
 class _Memory(Object):
     """A range that is registered: what stands for its region, and its export."""
 
-    def __init__(self, dev: Device, name: str, wanted: _Range, region: Optional[Region]) -> None:
+    def __init__(self, dev: Device, name: str, wanted: _Range, region: Region | None) -> None:
         """region: made for it; None: it is in one that the library knows."""
         self.start, self.end, self.name = wanted.start, wanted.end, name
         self.right = Right.READ | Right.WRITE if wanted.writable else Right.READ
@@ -140,7 +141,7 @@ class Registration:
     reach it.
     """
 
-    def __init__(self, agent: "Agent", memory: list[_Memory], kept: Any) -> None:
+    def __init__(self, agent: Agent, memory: list[_Memory], kept: Any) -> None:
         self._agent = agent
         self._memory = memory
         self._kept = kept
@@ -151,7 +152,7 @@ class Registration:
         self._agent._give_back(memory)
         self._kept = None
 
-    def __enter__(self) -> "Registration":
+    def __enter__(self) -> Registration:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -167,7 +168,7 @@ class RemoteAgent:
 
     def __init__(self, token: str, name: str, peer: Peer, line: Line) -> None:
         self.name = name
-        self.error: Optional[Error] = None
+        self.error: Error | None = None
         self._token = token
         self._peer = peer
         self._line = line
@@ -175,7 +176,7 @@ class RemoteAgent:
         self._memory: list[_There] = []
         self._remotes: dict[tuple[str, Right], Remote] = {}
         self._ways: dict[tuple[_Memory, Remote], Any] = {}
-        self._outgoing: "collections.deque[tuple[bytes, Post]]" = collections.deque()
+        self._outgoing: collections.deque[tuple[bytes, Post]] = collections.deque()
 
     def _forget(self) -> None:
         self._ways.clear()
@@ -191,18 +192,18 @@ class Post:
     It goes on also when this object is gone, or who awaits it is cancelled.
     """
 
-    def __init__(self, agent: "Agent", other: RemoteAgent, todo: "collections.deque[Callable[[], Any]]",
-                 notify: Optional[bytes]) -> None:
+    def __init__(self, agent: Agent, other: RemoteAgent, todo: collections.deque[Callable[[], Any]],
+                 notify: bytes | None) -> None:
         self._agent = agent
         self._other = other
         self._todo = todo
         self._notify = notify
         self._left = 0
-        self._error: Optional[BaseException] = None
+        self._error: BaseException | None = None
         self._cancelled = False
         self._telling = False
         self._done = False
-        self._callbacks: list[Callable[["Post"], Any]] = []
+        self._callbacks: list[Callable[[Post], Any]] = []
 
     # ---- what the agent does, with its lock ----
 
@@ -241,14 +242,14 @@ class Post:
             self._other._outgoing.append((self._notify, self))
             self._agent._send(self._other)
 
-    def _end(self, error: Optional[BaseException]) -> None:
+    def _end(self, error: BaseException | None) -> None:
         self._error = self._error or error
         self._done = True
         self._agent._finished.append(self)
 
     # ---- who waits for it ----
 
-    def _is_done(self) -> Optional[bool]:
+    def _is_done(self) -> bool | None:
         return self._done or None
 
     def done(self) -> bool:
@@ -281,14 +282,14 @@ class Post:
         self._agent._tell()
         return True
 
-    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+    def exception(self, timeout: float | None = None) -> BaseException | None:
         """As result(), but what it has ended with is returned, or None."""
         self._agent._wait(self._is_done, timeout, "blocks")
         if self._cancelled:
             raise concurrent.futures.CancelledError
         return self._error
 
-    def result(self, timeout: Optional[float] = None) -> None:
+    def result(self, timeout: float | None = None) -> None:
         """Until it has ended, but no longer than timeout, in seconds; None: for ever.
 
         When it has, writes are in place and the notification is on its way behind them.
@@ -299,7 +300,7 @@ class Post:
         if error:
             raise error
 
-    def add_done_callback(self, function: Callable[["Post"], Any]) -> None:
+    def add_done_callback(self, function: Callable[[Post], Any]) -> None:
         """Have a function called with it when it has ended, by whoever finds that; or at once."""
         with self._agent._lock:
             if not self._done:
@@ -318,8 +319,8 @@ class Post:
 class Prepared:
     """Blocks whose places were looked up: Agent.prepare()."""
 
-    def __init__(self, agent: "Agent", other: RemoteAgent, write: bool, count: int,
-                 parts: "list[tuple[Any, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]") -> None:
+    def __init__(self, agent: Agent, other: RemoteAgent, write: bool, count: int,
+                 parts: list[tuple[Any, Array, Array, Array, Array]]) -> None:
         """parts: a way, and of its blocks their numbers, offsets here, offsets there, and bytes."""
         self._agent = agent
         self._other = other
@@ -330,8 +331,8 @@ class Prepared:
     def __len__(self) -> int:
         return self._count
 
-    def post(self, which: Optional[Any] = None, notify: Optional[bytes] = None,
-             timeout: Optional[float] = None) -> Post:
+    def post(self, which: Any | None = None, notify: bytes | None = None,
+             timeout: float | None = None) -> Post:
         """Begin: as often as one likes.
 
         which: numbers of the blocks that are meant, an array of integers; None: all.
@@ -344,7 +345,7 @@ class Prepared:
         if which is not None:
             chosen = np.zeros(self._count, bool)
             chosen[which] = True
-        todo: "collections.deque[Callable[[], Any]]" = collections.deque()
+        todo: collections.deque[Callable[[], Any]] = collections.deque()
         for way, numbers, here, there, nbytes in self._parts:
             begin = way.write_blocks if self._write else way.read_blocks
             if which is not None:
@@ -352,8 +353,8 @@ class Prepared:
                 here, there, nbytes = here[some], there[some], nbytes[some]
             for first in range(0, len(here), VECTOR_MAX):
                 last = first + VECTOR_MAX
-                todo.append(lambda begin=begin, at=slice(first, last), here=here, there=there, nbytes=nbytes:
-                            begin(here[at], there[at], nbytes[at], timeout))
+                todo.append(functools.partial(begin, here[first:last], there[first:last], nbytes[first:last],
+                                              timeout))
         post = Post(self._agent, self._other, todo, told)
         self._agent._post(post)
         return post
@@ -362,11 +363,11 @@ class Prepared:
 class _Loop:
     """What an event loop needs while somebody in it waits for the agent."""
 
-    def __init__(self, agent: "Agent", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, agent: Agent, loop: asyncio.AbstractEventLoop) -> None:
         self._agent = agent
         self._loop = loop
         self._users = 0
-        self._timer: Optional[asyncio.TimerHandle] = None
+        self._timer: asyncio.TimerHandle | None = None
         self._fds: tuple[int, ...] = ()
 
     def __enter__(self) -> None:
@@ -407,18 +408,18 @@ class _Loop:
 class _Inbox:
     """A line, and whose it is, as soon as that has come."""
 
-    def __init__(self, line: Line, token: Optional[str] = None, name: str = "") -> None:
+    def __init__(self, line: Line, token: str | None = None, name: str = "") -> None:
         self.line = line
         self.token = token
         self.name = name
 
 
 # By the number that the library's function is passed.
-_agents: "weakref.WeakValueDictionary[int, Agent]" = weakref.WeakValueDictionary()
+_agents: weakref.WeakValueDictionary[int, Agent] = weakref.WeakValueDictionary()
 
 
 @MAILBOX_NEWS
-def _news(number: int, line: Optional[int], _what: int) -> None:
+def _news(number: int, line: int | None, _what: int) -> None:
     agent = _agents.get(number)
     if agent is not None:
         agent._told.append(line)
@@ -439,7 +440,7 @@ class Agent:
     Raises Error: as Queue and Worker; EADDRNOTAVAIL: the device has no address.
     """
 
-    def __init__(self, dev: Device, name: Optional[str] = None, address: Optional[str] = None,
+    def __init__(self, dev: Device, name: str | None = None, address: str | None = None,
                  entries: int = 256) -> None:
         self.device = dev
         self.closed = False
@@ -456,15 +457,15 @@ class Agent:
         self._moved = 0
         self._others: dict[str, RemoteAgent] = {}
         self._lines: dict[int, _Inbox] = {}
-        self._told: "collections.deque[Optional[int]]" = collections.deque()
-        self._came: "collections.deque[tuple[str, bytes]]" = collections.deque()
-        self._waiting: "collections.deque[Post]" = collections.deque()
-        self._finished: "collections.deque[Post]" = collections.deque()
-        self._losses: "collections.deque[tuple[str, Error]]" = collections.deque()
-        self._over: "collections.deque[Line]" = collections.deque()
+        self._told: collections.deque[int | None] = collections.deque()
+        self._came: collections.deque[tuple[str, bytes]] = collections.deque()
+        self._waiting: collections.deque[Post] = collections.deque()
+        self._finished: collections.deque[Post] = collections.deque()
+        self._losses: collections.deque[tuple[str, Error]] = collections.deque()
+        self._over: collections.deque[Line] = collections.deque()
         self._lost: list[Callable[[str, Error], Any]] = []
         self._sleeping = 0
-        self._sleepers: "set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]]" = set()
+        self._sleepers: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
         self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(dev, ARENA_BYTES))
@@ -474,9 +475,10 @@ class Agent:
             _agents[id(self)] = self
             with self._box._handle as box:
                 check(lib.tow_mailbox_watch(box, _news, id(self)), "an agent's mailbox")
-            # Wakes threads that sleep, one for each number that is written.
-            self._wakes = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            stack.callback(os.close, self._wakes)
+            # Wakes threads that sleep, one for each byte.
+            self._wakes, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            for fd in (self._wakes, self._wake):
+                stack.callback(os.close, fd)
             self._fds = (self._queue.fileno(), self._worker.fileno())
             self._poll = stack.enter_context(select.epoll())
             for fd in (*self._fds, self._wakes):
@@ -513,7 +515,7 @@ class Agent:
                 memory.users += 1
             return Registration(self, list(used), objects)
 
-    def _covering(self, wanted: _Range) -> Optional[_Memory]:
+    def _covering(self, wanted: _Range) -> _Memory | None:
         """What is registered and has all of it."""
         last = bisect.bisect_right(self._memory, wanted.start, key=_start)
         for one in reversed(self._memory[:last]):
@@ -544,8 +546,7 @@ class Agent:
         region = None
         if not self._in_region(wanted):
             memory = (ctypes.c_uint8 * (wanted.end - wanted.start)).from_address(wanted.start)
-            region = Region.from_memory(self.device, np.frombuffer(memory, np.uint8),
-                                        readonly=not wanted.writable)
+            region = Region.from_memory(self.device, memory, readonly=not wanted.writable)
         try:
             made = _Memory(self.device, f"{self._token}.{next(self._numbers)}", wanted, region)
         except BaseException:
@@ -583,7 +584,7 @@ class Agent:
                 "memory": [(one.start, one.end, one.name, int(one.right)) for one in self._memory],
             }).encode()
 
-    def connect(self, metadata: bytes, timeout: Optional[float] = 30.0) -> RemoteAgent:
+    def connect(self, metadata: bytes, timeout: float | None = 30.0) -> RemoteAgent:
         """Another agent, of which metadata() was asked for; again: what it has registered meanwhile.
 
         timeout: in seconds.
@@ -591,11 +592,11 @@ class Agent:
         """
         return self._walk(self._connecting(metadata, timeout))
 
-    async def connected(self, metadata: bytes, timeout: Optional[float] = 30.0) -> RemoteAgent:
+    async def connected(self, metadata: bytes, timeout: float | None = 30.0) -> RemoteAgent:
         """As connect(), in asyncio."""
         return await self._walked(self._connecting(metadata, timeout))
 
-    def _connecting(self, metadata: bytes, timeout: Optional[float]) -> "Steps[RemoteAgent]":
+    def _connecting(self, metadata: bytes, timeout: float | None) -> Steps[RemoteAgent]:
         token, name, address, memory = _parsed(metadata)
         until = Deadline(timeout)
         other = self._others.get(token)
@@ -623,7 +624,7 @@ class Agent:
         return other
 
     def prepare(self, operation: str, other: RemoteAgent, blocks: Any,
-                timeout: Optional[float] = 30.0) -> Prepared:
+                timeout: float | None = 30.0) -> Prepared:
         """Look up where blocks are, here and there, for any number of posts.
 
         operation: "write", from here to there, or "read", from there to here.
@@ -637,12 +638,12 @@ class Agent:
         return self._walk(self._preparing(operation, other, blocks, timeout))
 
     async def prepared(self, operation: str, other: RemoteAgent, blocks: Any,
-                       timeout: Optional[float] = 30.0) -> Prepared:
+                       timeout: float | None = 30.0) -> Prepared:
         """As prepare(), in asyncio."""
         return await self._walked(self._preparing(operation, other, blocks, timeout))
 
     def _preparing(self, operation: str, other: RemoteAgent, blocks: Any,
-                   timeout: Optional[float]) -> "Steps[Prepared]":
+                   timeout: float | None) -> Steps[Prepared]:
         right = RIGHT_OF[operation]
         table = np.asarray(blocks, np.int64)
         if table.ndim != 2 or table.shape[1] != 3 or not len(table):
@@ -660,7 +661,7 @@ class Agent:
         used = np.unique(pairs).tolist()
         names = {(theirs[pair % len(theirs)].name, right) for pair in used} - other._remotes.keys()
         requests = self.device.resolve([(other._peer, *name) for name in names], timeout)
-        for name, request in zip(names, requests):
+        for name, request in zip(names, requests, strict=False):
             yield request
             other._remotes.setdefault(name, request.result(0))
         parts = []
@@ -701,7 +702,7 @@ class Agent:
             came.append(one)
         return came
 
-    def recv(self, timeout: Optional[float] = None) -> tuple[str, bytes]:
+    def recv(self, timeout: float | None = None) -> tuple[str, bytes]:
         """The next notification: who has sent it, and the payload.
 
         timeout: in seconds.  Raises Timeout.
@@ -712,7 +713,7 @@ class Agent:
         """As recv(), in asyncio."""
         return await self._until(self._next)
 
-    def _next(self) -> Optional[tuple[str, bytes]]:
+    def _next(self) -> tuple[str, bytes] | None:
         with contextlib.suppress(IndexError):
             return self._came.popleft()
         return None
@@ -723,7 +724,7 @@ class Agent:
         """For select and poll: to be read from, progress() has something to do."""
         return self._poll.fileno()
 
-    def progress(self, timeout: Optional[float] = 0) -> None:
+    def progress(self, timeout: float | None = 0) -> None:
         """See to what has come and what has ended; wait for something, in seconds, if there is nothing."""
         until = Deadline(timeout)
         while not self._go_on() and not until.over:
@@ -735,7 +736,7 @@ class Agent:
                 with self._lock:
                     self._sleeping -= 1
             with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._wakes)
+                os.read(self._wakes, 1)
 
     def _open(self) -> None:
         if self.closed:
@@ -774,9 +775,10 @@ class Agent:
         for sleeper in sleepers:
             wake(*sleeper)
         if count:
-            os.eventfd_write(self._wakes, count)
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._wake, bytes(count))
 
-    def _look_at(self, pointer: Optional[int]) -> None:
+    def _look_at(self, pointer: int | None) -> None:
         """Something has happened to a line; None: there is one to accept."""
         if pointer is None:
             while (line := self._box._accept()) is not None:
@@ -844,7 +846,7 @@ class Agent:
 
     # ---- waiting ----
 
-    def _wait(self, look: Callable[[], Optional[Found]], timeout: Optional[float], what: str) -> Found:
+    def _wait(self, look: Callable[[], Found | None], timeout: float | None, what: str) -> Found:
         until = Deadline(timeout)
         while True:
             found = look()
@@ -855,7 +857,7 @@ class Agent:
             if over and (found := look()) is None:
                 raise failure(-errno.ETIMEDOUT, what)
 
-    async def _until(self, look: Callable[[], Optional[Found]]) -> Found:
+    async def _until(self, look: Callable[[], Found | None]) -> Found:
         loop = asyncio.get_running_loop()
         with self._loops.setdefault(loop, _Loop(self, loop)):
             while True:
@@ -874,7 +876,7 @@ class Agent:
                 finally:
                     self._sleepers.discard(sleeper)
 
-    def _walk(self, steps: "Steps[Found]") -> Found:
+    def _walk(self, steps: Steps[Found]) -> Found:
         try:
             while True:
                 step = next(steps)
@@ -887,7 +889,7 @@ class Agent:
         finally:
             steps.close()
 
-    async def _walked(self, steps: "Steps[Found]") -> Found:
+    async def _walked(self, steps: Steps[Found]) -> Found:
         try:
             while True:
                 step = next(steps)
@@ -907,7 +909,7 @@ class Agent:
         """Wait for what is on its way, take back what is registered, and leave."""
         self.__exit__()
 
-    def __enter__(self) -> "Agent":
+    def __enter__(self) -> Agent:
         self._open()
         return self
 
@@ -945,7 +947,7 @@ def _start(memory: _Memory) -> int:
     return memory.start
 
 
-def _taken(queue: "collections.deque[Found]") -> Iterator[Found]:
+def _taken(queue: collections.deque[Found]) -> Iterator[Found]:
     with contextlib.suppress(IndexError):
         while True:
             yield queue.popleft()
@@ -971,8 +973,8 @@ def _range_of(one: Any) -> _Range:
     return _Range(address_of(root), address_of(root) + root.nbytes, array.flags.writeable, array)
 
 
-def _places(memory: Sequence[Union[_Memory, _There]], addresses: np.ndarray, nbytes: np.ndarray, right: Right,
-            where: str) -> np.ndarray:
+def _places(memory: Sequence[_Memory | _There], addresses: Array, nbytes: Array, right: Right,
+            where: str) -> Array:
     """In which of them each block is; they are in the order of their begins."""
     starts, ends = (np.array([getattr(one, end) for one in memory] or [0], np.int64) for end in ("start", "end"))
     may = np.array([right in one.right for one in memory] or [False])

@@ -14,12 +14,12 @@ import ctypes
 import errno
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Generator, Optional
-
-import numpy as np
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
 
 from ._lib import FOREVER, Deadline, WorkInfo, failure, lib
 from ._life import Handle
+from ._types import Array
 
 if TYPE_CHECKING:
     from ._collective import Comm
@@ -47,7 +47,7 @@ class Call:
 
     __slots__ = ("pointer", "arrays", "letter", "info", "result", "blamed")
 
-    def __init__(self, arrays: tuple[Optional[np.ndarray], ...], letter: bool) -> None:
+    def __init__(self, arrays: tuple[Array | None, ...], letter: bool) -> None:
         self.pointer = ctypes.c_void_p()
         self.arrays = arrays
         self.letter = letter
@@ -79,7 +79,7 @@ class Calls:
         self._lock = threading.RLock()
 
     def make(self, what: str, function: Callable[[ctypes.c_void_p], int],
-             arrays: tuple[Optional[np.ndarray], ...], letter: bool = False) -> Call:
+             arrays: tuple[Array | None, ...], letter: bool = False) -> Call:
         """Of a function that is told where to put the work."""
         self._sweep()
         call = Call(arrays, letter)
@@ -130,7 +130,7 @@ class Calls:
                     with comm:
                         call.look(SLICE_US)
 
-    def end(self, comm: Optional[int]) -> None:
+    def end(self, comm: int | None) -> None:
         """The communicator, which nobody uses.  What has not ended is broken off."""
         if lib.tow_comm_destroy(comm) == -errno.EBUSY:
             lib.tow_comm_abort(comm)
@@ -152,7 +152,7 @@ class Work:
     when this object is gone: the communicator keeps it and its arrays until it has ended.
     """
 
-    def __init__(self, comm: "Comm", call: Call, what: str, out: Optional[np.ndarray]) -> None:
+    def __init__(self, comm: Comm, call: Call, what: str, out: Array | None) -> None:
         self.comm = comm
         self.out = out
         self._call = call
@@ -169,45 +169,45 @@ class Work:
             self.comm._calls.note(call)
         return bool(call.result)
 
-    def _outcome(self) -> Optional[np.ndarray]:
+    def _outcome(self) -> Array | None:
         call = self._call
         if call.result < 0:
             raise failure(call.result, self._what, call.blamed)
         return self.out
 
-    def _told(self, letter: bool) -> Optional[WorkInfo]:
+    def _told(self, letter: bool) -> WorkInfo | None:
         call = self._call
         known = call.result > 0 or call.result == -errno.EMSGSIZE
         return call.info if known and call.letter == letter else None
 
     @property
-    def source(self) -> Optional[int]:
+    def source(self) -> int | None:
         """Of irecv(), when it has ended, well or too long: who has sent it; of isend(): to whom.
         Else None, as the next two."""
         told = self._told(True)
         return None if told is None else told.rank
 
     @property
-    def tag(self) -> Optional[int]:
+    def tag(self) -> int | None:
         """With which tag."""
         told = self._told(True)
         return None if told is None else told.tag
 
     @property
-    def nbytes(self) -> Optional[int]:
+    def nbytes(self) -> int | None:
         """How much, in bytes."""
         told = self._told(True)
         return None if told is None else told.bytes
 
     @property
-    def algorithm(self) -> Optional[str]:
+    def algorithm(self) -> str | None:
         """Of a call of all ranks, when it has ended well: "ring", "direct" or "tree", by which it was
         done.  Else, and of ibarrier(), None, as the next one."""
         told = self._told(False)
         return None if told is None or not told.algorithm else list(ALGORITHMS)[told.algorithm]
 
     @property
-    def piece_bytes(self) -> Optional[int]:
+    def piece_bytes(self) -> int | None:
         """How much was sent at once, at most, in bytes."""
         told = self._told(False)
         return None if told is None or not told.algorithm else told.piece_bytes
@@ -217,7 +217,7 @@ class Work:
         """Has it ended, well or not?  Goes on with all that the communicator has on its way."""
         return self._look(0)
 
-    def wait(self, timeout: Optional[float] = None) -> Optional[np.ndarray]:
+    def wait(self, timeout: float | None = None) -> Array | None:
         """Until it has ended; goes on with all that the communicator has on its way.
 
         timeout: seconds; after that it goes on, and may be waited for again.
@@ -232,10 +232,10 @@ class Work:
                 raise failure(-errno.ETIMEDOUT, self._what)
         return self._outcome()
 
-    def __await__(self) -> Generator[Any, None, Optional[np.ndarray]]:
+    def __await__(self) -> Generator[Any, None, Array | None]:
         return self._ended().__await__()
 
-    async def _ended(self) -> Optional[np.ndarray]:
+    async def _ended(self) -> Array | None:
         # As Collective.run(); if the task is cancelled it goes on.
         await looked(lambda: self.done)
         return self._outcome()

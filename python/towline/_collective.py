@@ -8,10 +8,9 @@ import contextlib
 import ctypes
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from errno import ETIMEDOUT
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Type
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ._calls import ALGORITHMS, SLICE_S, Calls, Work, looked
 from ._group import Group
@@ -19,7 +18,7 @@ from ._lib import (ANY, FOREVER, NO_RANK, CallAttr, CollectiveAttr, CollectiveSt
                    CommStats, Deadline, Error, check, failure, lib, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, values_of
-from ._types import AnyArray, address_of, dtype_of, whole
+from ._types import Array, AnyArray, address_of, dtype_of, whole
 
 ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, BARRIER = range(5)
 REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "product": 4, "band": 5, "bor": 6, "bxor": 7}
@@ -101,7 +100,7 @@ class Comm(Object):
     Raises Error: ENOSPC: the pool has no room; ECANCELED: blamed could not; as Group.gather().
     """
 
-    def __init__(self, group: Group, arena: Arena, timeout: Optional[float] = 600.0,
+    def __init__(self, group: Group, arena: Arena, timeout: float | None = 600.0,
                  direct_ranks: int = 0, direct_bytes: int = 0, tree_bytes: int = 0) -> None:
         attr = CommAttr(timeout_ms=milliseconds(timeout), direct_ranks=direct_ranks,
                         direct_bytes=direct_bytes, tree_bytes=tree_bytes)
@@ -123,7 +122,7 @@ class Comm(Object):
         self._turn = _Turn()
         self._together = 0
 
-    def split(self, ranks: Sequence[int], tag: int = 0, timeout: Optional[float] = 600.0) -> "Comm":
+    def split(self, ranks: Sequence[int], tag: int = 0, timeout: float | None = 600.0) -> Comm:
         """A communicator of some ranks, which those call, and no others, with the same ranks and tag.
 
         ranks: which ones of this one, each once; in their order they are ranks 0, 1, 2 of the new one.
@@ -153,7 +152,7 @@ class Comm(Object):
                 self._calls.finish(self._handle)
         super().close()
 
-    def __exit__(self, kind: Optional[Type[BaseException]] = None, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: Any) -> None:
         if kind is None:
             self.close()
         else:
@@ -161,8 +160,8 @@ class Comm(Object):
 
     # ---- calls ----
 
-    def iallreduce(self, array: AnyArray, out: Optional[AnyArray] = None, op: str = "sum",
-                   algorithm: str = "any", timeout: Optional[float] = None) -> Work:
+    def iallreduce(self, array: AnyArray, out: AnyArray | None = None, op: str = "sum",
+                   algorithm: str = "any", timeout: float | None = None) -> Work:
         """All ranks get the reduction of all ranks' arrays, element by element.
 
         array, out, op: as for allreduce().  As for all calls, arrays in the arena are sent from
@@ -180,9 +179,9 @@ class Comm(Object):
                            array.size, dtype_of(array.dtype), REDUCTIONS[op],
                            algorithm=algorithm, timeout=timeout, out=out)
 
-    def ireduce_scatter(self, array: AnyArray, out: Optional[AnyArray] = None,
+    def ireduce_scatter(self, array: AnyArray, out: AnyArray | None = None,
                         op: str = "sum", algorithm: str = "any",
-                        timeout: Optional[float] = None) -> Work:
+                        timeout: float | None = None) -> Work:
         """Rank R gets the R-th part of the reduction of all ranks' arrays.
 
         array, out, op: as for reduce_scatter(); @out may be that part of @array.
@@ -193,8 +192,8 @@ class Comm(Object):
                            out.size, dtype_of(array.dtype), REDUCTIONS[op],
                            algorithm=algorithm, timeout=timeout, out=out)
 
-    def iallgather(self, array: AnyArray, out: Optional[AnyArray] = None,
-                   algorithm: str = "any", timeout: Optional[float] = None) -> Work:
+    def iallgather(self, array: AnyArray, out: AnyArray | None = None,
+                   algorithm: str = "any", timeout: float | None = None) -> Work:
         """All ranks get all ranks' arrays, one behind the other.
 
         array, out: as for allgather().
@@ -206,7 +205,7 @@ class Comm(Object):
                            timeout=timeout, out=out)
 
     def ibroadcast(self, array: AnyArray, root: int = 0, algorithm: str = "any",
-                   timeout: Optional[float] = None) -> Work:
+                   timeout: float | None = None) -> Work:
         """All ranks get what rank @root has in @array, in theirs; of any type.
 
         algorithm: "ring", "tree", or "any".
@@ -216,8 +215,8 @@ class Comm(Object):
                            dtype_of(array.dtype), root, algorithm=algorithm, timeout=timeout,
                            out=array)
 
-    def ireduce(self, array: AnyArray, out: Optional[AnyArray] = None, op: str = "sum",
-                root: int = 0, timeout: Optional[float] = None) -> Work:
+    def ireduce(self, array: AnyArray, out: AnyArray | None = None, op: str = "sum",
+                root: int = 0, timeout: float | None = None) -> Work:
         """Rank @root gets the reduction of all ranks' arrays, element by element.
 
         array, op: as for iallreduce(); other ranks' arrays stay as they are.
@@ -232,12 +231,12 @@ class Comm(Object):
                            None if out is None else address_of(out), array.size,
                            dtype_of(array.dtype), REDUCTIONS[op], root, timeout=timeout, out=out)
 
-    def ibarrier(self, timeout: Optional[float] = None) -> Work:
+    def ibarrier(self, timeout: float | None = None) -> Work:
         """Nobody ends it before all have begun."""
         return self._begin("ibarrier", lib.tow_barrier, None, timeout=timeout)
 
     def isend(self, array: AnyArray, to: int, tag: int = 0,
-              timeout: Optional[float] = None) -> Work:
+              timeout: float | None = None) -> Work:
         """Send @array, of any type, to rank @to, which may be this one.
 
         tag: by which it is received.
@@ -255,8 +254,8 @@ class Comm(Object):
         return self._begin("isend", lib.tow_send, array, array.size,
                            dtype_of(array.dtype), to, tag, timeout=timeout, letter=True)
 
-    def irecv(self, array: AnyArray, source: Optional[int] = None, tag: Optional[int] = None,
-              timeout: Optional[float] = None) -> Work:
+    def irecv(self, array: AnyArray, source: int | None = None, tag: int | None = None,
+              timeout: float | None = None) -> Work:
         """Receive to @array, of any type, from rank @source; None: from any, or with any @tag.
 
         Of those that it is for it gets the first one, in the order in which a rank has sent them;
@@ -271,9 +270,9 @@ class Comm(Object):
                            ANY if source is None else source, ANY if tag is None else tag,
                            timeout=timeout, out=array, letter=True)
 
-    def _begin(self, what: str, function: Callable[..., int], array: Optional[np.ndarray],
-               *words: Any, algorithm: str = "any", timeout: Optional[float] = None,
-               out: Optional[np.ndarray] = None, letter: bool = False) -> Work:
+    def _begin(self, what: str, function: Callable[..., int], array: Array | None,
+               *words: Any, algorithm: str = "any", timeout: float | None = None,
+               out: Array | None = None, letter: bool = False) -> Work:
         attr = CallAttr(algorithm=ALGORITHMS[algorithm],
                         timeout_ms=0 if timeout is None else milliseconds(timeout))
         first = () if array is None else (address_of(array),)
@@ -307,7 +306,7 @@ class Comm(Object):
         return [us / 1e6 for us in each]
 
     @property
-    def error(self) -> Optional[Error]:
+    def error(self) -> Error | None:
         """What it has failed with, once it has: all else raises the same."""
         blamed = ctypes.c_uint32(FOREVER)
         with self._handle as pointer:
@@ -329,8 +328,8 @@ class Comm(Object):
 
     # ---- collectives ----
 
-    def allreduce(self, array: AnyArray, out: Optional[AnyArray] = None, op: str = "sum",
-                  algorithm: str = "any") -> "Collective":
+    def allreduce(self, array: AnyArray, out: AnyArray | None = None, op: str = "sum",
+                  algorithm: str = "any") -> Collective:
         """All ranks get the reduction of all ranks' arrays, element by element.
 
         array: this rank's; float16, float32, float64, bfloat16, int8, int32, int64, uint8 or bool.
@@ -344,8 +343,8 @@ class Comm(Object):
         return Collective(self, ALLREDUCE, array, out, array.size, REDUCTIONS[op],
                           algorithm=ALGORITHMS[algorithm])
 
-    def reduce_scatter(self, array: AnyArray, out: Optional[AnyArray] = None,
-                       op: str = "sum") -> "Collective":
+    def reduce_scatter(self, array: AnyArray, out: AnyArray | None = None,
+                       op: str = "sum") -> Collective:
         """Rank R gets the R-th part of the reduction of all ranks' arrays.
 
         array: this rank's, of as many times @out's elements as there are ranks.
@@ -354,7 +353,7 @@ class Comm(Object):
         array, out = self._part(array, out)
         return Collective(self, REDUCE_SCATTER, array, out, out.size, REDUCTIONS[op])
 
-    def allgather(self, array: AnyArray, out: Optional[AnyArray] = None) -> "Collective":
+    def allgather(self, array: AnyArray, out: AnyArray | None = None) -> Collective:
         """All ranks get all ranks' arrays, one behind the other.
 
         array: this rank's, of any type; it may be its own place in @out.
@@ -363,16 +362,16 @@ class Comm(Object):
         array, out = self._places(array, out)
         return Collective(self, ALLGATHER, array, out, array.size)
 
-    def broadcast(self, array: AnyArray, root: int = 0) -> "Collective":
+    def broadcast(self, array: AnyArray, root: int = 0) -> Collective:
         """All ranks get what rank @root has in @array, in theirs; of any type."""
         array, out = self._alike(array, None)
         return Collective(self, BROADCAST, array, out, array.size, root=root)
 
-    def barrier(self) -> "Collective":
+    def barrier(self) -> Collective:
         """Nobody goes on before all have come: comm.barrier()() makes one and waits."""
         return Collective(self, BARRIER)
 
-    def _part(self, array: AnyArray, out: Optional[AnyArray]) -> tuple[np.ndarray, np.ndarray]:
+    def _part(self, array: AnyArray, out: AnyArray | None) -> tuple[Array, Array]:
         """Both, and a rank's part of @array goes to the second."""
         array = whole(array, "array")
         if array.size % self.size:
@@ -384,7 +383,7 @@ class Comm(Object):
             raise ValueError(f"{array.size} elements do not go with {out.size}")
         return array, out
 
-    def _places(self, array: AnyArray, out: Optional[AnyArray]) -> tuple[np.ndarray, np.ndarray]:
+    def _places(self, array: AnyArray, out: AnyArray | None) -> tuple[Array, Array]:
         """Both, and all ranks' arrays go to the second."""
         array = whole(array, "array")
         if out is None:
@@ -395,8 +394,8 @@ class Comm(Object):
         return array, out
 
     @staticmethod
-    def _alike(array: AnyArray, out: Optional[AnyArray],
-               same_shape: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    def _alike(array: AnyArray, out: AnyArray | None,
+               same_shape: bool = True) -> tuple[Array, Array]:
         """Both; without the second it is the first."""
         array = whole(array, "array")
         out = whole(array if out is None else out, "out", writable=True)
@@ -431,8 +430,8 @@ class Collective(Object):
     them; ENOSPC.
     """
 
-    def __init__(self, comm: Comm, kind: int, array: Optional[np.ndarray] = None,
-                 out: Optional[np.ndarray] = None, count: int = 0, reduction: int = 0,
+    def __init__(self, comm: Comm, kind: int, array: Array | None = None,
+                 out: Array | None = None, count: int = 0, reduction: int = 0,
                  root: int = 0, algorithm: int = 0) -> None:
         attr = CollectiveAttr(kind=kind, reduction=reduction, algorithm=algorithm, root=root,
                               count=count)
@@ -483,7 +482,7 @@ class Collective(Object):
             result = lib.tow_collective_test(pointer, blamed)
         return self._ended(result, blamed)
 
-    def wait(self, timeout: Optional[float] = None) -> Optional[np.ndarray]:
+    def wait(self, timeout: float | None = None) -> Array | None:
         """Until it has ended; goes on with all that the communicator has on its way.
 
         timeout: seconds; after that it goes on, and may be waited for again.
@@ -506,7 +505,7 @@ class Collective(Object):
             if self.comm._turn.wanted:
                 time.sleep(0.0002)
 
-    def late(self) -> Optional[int]:
+    def late(self) -> int | None:
         """The first rank that has not started it so far, or does not answer; None: there is none.
 
         Asks others, which takes a round trip each.  Raises Error: as wait().
@@ -518,11 +517,11 @@ class Collective(Object):
             raise failure(result, "a collective")
         return None if late.value == NO_RANK else late.value
 
-    def __call__(self, timeout: Optional[float] = None) -> Optional[np.ndarray]:
+    def __call__(self, timeout: float | None = None) -> Array | None:
         self.start()
         return self.wait(timeout)
 
-    async def run(self) -> Optional[np.ndarray]:
+    async def run(self) -> Array | None:
         """start(), and until it has ended: returns out.
 
         A communicator has no descriptor to wait for, and a thread that waited would keep what is

@@ -7,7 +7,8 @@ import contextlib
 import ctypes
 import hashlib
 import re
-from typing import Any, Callable, Iterable, Optional, Sequence, Union
+from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from ._lib import (LIST_ALL, DeviceAttr, ExportInfo, Name, Node, PeerInfo, RegionInfo, check, lib,
                    listed, milliseconds)
@@ -44,14 +45,14 @@ class Device(Object):
     /dev/towline; EACCES, EPERM: not for this process.
     """
 
-    def __init__(self, name: Optional[str] = None) -> None:
+    def __init__(self, name: str | None = None) -> None:
         made = ctypes.c_void_p()
         check(lib.tow_device_open(name.encode() if name is not None else None, 0, made),
               f"opening device {name}" if name else "opening a device")
         self._own(Handle(made.value, lib.tow_device_close))
-        self._lookups: Optional[Lookups] = None
+        self._lookups: Lookups | None = None
 
-    def join(self, job: Union[str, bytes]) -> None:
+    def join(self, job: str | bytes) -> None:
         """Enter a job: names are looked up among those of its processes.
 
         In a container nothing is exported, nor found, nor made persistent, before (ENOKEY).
@@ -76,15 +77,15 @@ class Device(Object):
         attr = DeviceAttr()
         with self._handle as pointer:
             check(lib.tow_device_query(pointer, attr), "asking a device")
-        return attr.device_name.decode()
+        return str(attr.device_name.decode())
 
     def _looks(self) -> Lookups:
         if self._lookups is None:
             self._lookups = Lookups(self)
         return self._lookups
 
-    def resolve(self, names: "Iterable[tuple[Peer, str, Right]]",
-                timeout: Optional[float] = 10.0) -> list[Any]:
+    def resolve(self, names: Iterable[tuple[Peer, str, Right]],
+                timeout: float | None = 10.0) -> list[Any]:
         """Look for many names at once: a Request for each, in their order.
 
         names: of each the peer, the name, and rights, as Remote() has them.
@@ -98,15 +99,16 @@ class Device(Object):
         wait_ms = milliseconds(timeout) if timeout != 0 else 0
         with contextlib.ExitStack() as stack:
             pointers = {peer: stack.enter_context(peer._handle) for peer, _, _ in wanted}
-            for one, (peer, name, rights) in zip(made, wanted):
+            for one, (peer, name, rights) in zip(made, wanted, strict=False):
                 if peer.device is not self:
                     raise ValueError("the peer is another device's")
                 one.peer, one.name = pointers[peer], name.encode("utf-8", "surrogateescape")
                 one.rights, one.timeout_ms = rights, wait_ms
-            return self._looks().begin(lib.tow_queue_resolve, made,
-                                       [_maker(Remote, lib.tow_remote_release, *one) for one in wanted])
+            requests = self._looks().begin(lib.tow_queue_resolve, made, [
+                _maker(Remote, lib.tow_remote_release, *one) for one in wanted])
+        return requests
 
-    def connect(self, addresses: Sequence[str], timeout: Optional[float] = 10.0) -> list[Any]:
+    def connect(self, addresses: Sequence[str], timeout: float | None = 10.0) -> list[Any]:
         """Connect to many nodes at once: a Request for each, in their order.
 
         addresses: as Peer() has them; hosts' names are looked up in this call.
@@ -114,7 +116,7 @@ class Device(Object):
         A request's result is the Peer; all else as resolve().
         """
         made = (Node * max(1, len(addresses)))()
-        for one, address in zip(made, addresses):
+        for one, address in zip(made, addresses, strict=False):
             one.address, one.timeout_ms = address.encode(), milliseconds(timeout)
         return self._looks().begin(lib.tow_queue_connect, made,
                                    [_maker(Peer, lib.tow_peer_release, self) for _ in addresses])
@@ -164,7 +166,7 @@ class Peer(Object):
     there; ENOKEY, EKEYREJECTED: the nodes do not trust each other; Timeout.
     """
 
-    def __init__(self, dev: Device, address: str, timeout: Optional[float] = 10.0) -> None:
+    def __init__(self, dev: Device, address: str, timeout: float | None = 10.0) -> None:
         made = ctypes.c_void_p()
         with dev._handle as pointer, Interruptible() as waiting:
             result = lib.tow_peer_connect(pointer, address.encode(), None, milliseconds(timeout),
@@ -174,12 +176,12 @@ class Peer(Object):
         waiting.over()
         check(result, f"connecting to {address}")
 
-    def _found(self, pointer: Optional[int], dev: Device) -> None:
+    def _found(self, pointer: int | None, dev: Device) -> None:
         self._own(Handle(pointer, lib.tow_peer_release, dev._handle))
         self.device = dev
 
     @classmethod
-    def find(cls, dev: Device, address: str) -> "Peer":
+    def find(cls, dev: Device, address: str) -> Peer:
         """The one at an address among those that are known; connects to nobody.
 
         Raises Error: ENOENT: there is none.

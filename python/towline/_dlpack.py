@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint64, c_void_p, py_object
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
 from ._lib import DType
 from ._numpy import c_api, capsule_get
-from ._types import _OPAQUE, AnyArray, array_of, dtype_of, numpy_dtype
+from ._types import Array, _OPAQUE, AnyArray, array_of, dtype_of, numpy_dtype
 
 CPU, CUDA_HOST = 1, 3
 # Of each size one that every NumPy exports.
@@ -51,7 +51,7 @@ class _Taken:
             self._managed.deleter(self._address)
 
 
-def taken(source: Any, what: str) -> np.ndarray:
+def taken(source: Any, what: str) -> Array:
     """What has __dlpack__, as an array of the same memory.
 
     TypeError: NumPy has no such elements.  ValueError: it is in a device's memory.
@@ -90,7 +90,7 @@ class dlpack:   # pylint: disable=invalid-name
             raise TypeError(f"DLPack has no {array.dtype}")
         self._array = array.view(_EXPORTED[array.dtype.itemsize])
 
-    def __dlpack__(self, stream: Any = None, copy: Optional[bool] = None, **_: Any) -> Any:
+    def __dlpack__(self, stream: Any = None, copy: bool | None = None, **_: Any) -> Any:
         # NumPy's capsule, whose deleter is compiled and any thread may call, also as the interpreter
         # ends.  Only the type is another one.
         capsule = (self._array.copy() if copy else self._array).__dlpack__()

@@ -9,7 +9,8 @@ import errno
 import itertools
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Optional
+from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from ._lib import (EDGE_CAME, PUT_CLONE, RENDEZVOUS_GOT, Deadline, TensorType, c
                    lib, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Block, Region
-from ._types import (AnyArray, Shape, address_of, bytes_of, numpy_type, same_type, shape_of,
+from ._types import (Array, AnyArray, Shape, address_of, bytes_of, numpy_type, same_type, shape_of,
                      tensor_type, whole)
 from ._worker import Driver, Operation, Pending, Sent, Worker, edge_done, wake
 
@@ -41,7 +42,7 @@ class Edge(Object):
     """
 
     def __init__(self, worker: Worker, peer: Peer, name: str,
-                 make: Callable[[Optional[int], Optional[int], ctypes.c_void_p], int],
+                 make: Callable[[int | None, int | None, ctypes.c_void_p], int],
                  *parents: Handle) -> None:
         made = ctypes.c_void_p()
         with worker._handle as drives, peer._handle as node:
@@ -53,7 +54,7 @@ class Edge(Object):
         self.worker = worker
         self.name = name
 
-    def connect(self, timeout: Optional[float] = 30.0) -> None:
+    def connect(self, timeout: float | None = 30.0) -> None:
         """Find the other end.
 
         timeout: how long to wait for it, in seconds; after that it may be called again.
@@ -91,8 +92,8 @@ class _Stepping(Edge):
 # ---- senders ----
 
 class _Sender(_Stepping):
-    def _send(self, array: np.ndarray, tracer: "Optional[Tracer]",
-              call: Callable[[Optional[int], int], int]) -> Sent:
+    def _send(self, array: Array, tracer: Tracer | None,
+              call: Callable[[int | None, int], int]) -> Sent:
         operation = Operation(kept=array)
         with self._handle as pointer:
             operation.begin(lambda number: call(pointer, number), f"sending by edge {self.name}")
@@ -110,7 +111,7 @@ class StaticSender(_Sender):
         super().__init__(worker, peer, name, lambda drives, node, made: lib.tow_static_sender(
             drives, node, name.encode(), kind, made))
 
-    def send(self, array: AnyArray, tracer: "Optional[Tracer]" = None) -> Sent:
+    def send(self, array: AnyArray, tracer: Tracer | None = None) -> Sent:
         """Send the next step.  Steps count from 1, and arrive in their order.
 
         array: of the edge's shape and type, without gaps; nobody changes it before it was sent.
@@ -132,7 +133,7 @@ class DynamicSender(_Sender):
         super().__init__(worker, peer, name, lambda drives, node, made: lib.tow_dynamic_sender(
             drives, node, name.encode(), made))
 
-    def send(self, array: AnyArray, tracer: "Optional[Tracer]" = None) -> Sent:
+    def send(self, array: AnyArray, tracer: Tracer | None = None) -> Sent:
         """Send the next array, of any shape and type; all else as StaticSender.send().
 
         It has been sent when the receiver has read it.
@@ -148,17 +149,17 @@ class DynamicSender(_Sender):
 class _Watch:
     """Who waits in event loops for an edge's next step; the library's callback finds it."""
 
-    every: "weakref.WeakValueDictionary[int, _Watch]" = weakref.WeakValueDictionary()
+    every: weakref.WeakValueDictionary[int, _Watch] = weakref.WeakValueDictionary()
     _numbers = itertools.count(1)
 
     def __init__(self) -> None:
         self.number = next(self._numbers)
         self.begun = False
         self._lock = threading.Lock()
-        self._waiting: dict["asyncio.Future[None]", asyncio.AbstractEventLoop] = {}
+        self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
         self.every[self.number] = self
 
-    def add(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> None:
+    def add(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
         """It waits."""
         with self._lock:
             self._waiting[future] = loop
@@ -181,15 +182,15 @@ def _edge_came(number: int, _edge: int, _status: int) -> None:
 class _Shown:
     """The array that is shown, if it is: not the edge's Python object, which may go before."""
 
-    def __init__(self, arena: Optional[Handle]) -> None:
+    def __init__(self, arena: Handle | None) -> None:
         self._arena = arena         # a dynamic edge's: a tensor can be taken
         self.step = 0
-        self.block: Optional[weakref.ref[Block]] = None
+        self.block: weakref.ref[Block] | None = None
         # Of the edge, when it is made.
-        self.handle: Optional[weakref.ref[Handle]] = None
+        self.handle: weakref.ref[Handle] | None = None
 
     def array_of(self, handle: Handle, step: int, address: int, shape: tuple[int, ...],
-                 dtype: np.dtype) -> np.ndarray:
+                 dtype: np.dtype[Any]) -> Array:
         """It as an array; the same memory if it was shown before."""
         block = self.block() if self.block and self.step == step else None
         if block is None:
@@ -197,7 +198,7 @@ class _Shown:
             self.step, self.block = step, weakref.ref(block)
         return block.array(shape, dtype)
 
-    def done(self, pointer: Optional[int]) -> int:
+    def done(self, pointer: int | None) -> int:
         """It was consumed.  Of a dynamic edge an array that lives is taken, and stays."""
         block = self.block() if self.block else None
         if block is None or self._arena is None:
@@ -217,13 +218,13 @@ class _Shown:
             self.done(handle.pointer)
 
 
-class Received(tuple[int, np.ndarray]):
+class Received(tuple[int, Array]):
     """A step's number and array.  `with` it the step is consumed at the block's end, unless it was
     already."""
 
-    _receiver: "_Receiver"
+    _receiver: _Receiver
 
-    def __enter__(self) -> "Received":
+    def __enter__(self) -> Received:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -241,19 +242,19 @@ class _Receiver(_Stepping):
         self._shown.handle = weakref.ref(self._handle)
         self._handle.before = self._shown.leave
 
-    def _kind(self, pointer: Optional[int]) -> tuple[tuple[int, ...], np.dtype]:
+    def _kind(self, pointer: int | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
         kind = TensorType()
         check(lib.tow_edge_type(pointer, kind), f"edge {self.name}")
         return numpy_type(kind)
 
-    def _show(self, pointer: Optional[int], step: int,
-              address: Optional[int]) -> Received:
+    def _show(self, pointer: int | None, step: int,
+              address: int | None) -> Received:
         shape, dtype = self._kind(pointer)
         found = Received((step, self._shown.array_of(self._handle, step, address or 0, shape, dtype)))
         found._receiver = self
         return found
 
-    def test(self) -> Optional[Received]:
+    def test(self) -> Received | None:
         """The next step's number and array, if it has come; else None.
 
         The same one until consumed().  Raises Error: what has ended the edge; of a dynamic one
@@ -266,7 +267,7 @@ class _Receiver(_Stepping):
                 return None
             return self._show(pointer, step.value, data.value)
 
-    def recv(self, timeout: Optional[float] = None) -> Received:
+    def recv(self, timeout: float | None = None) -> Received:
         """The next step's number and array; waits for it, and drives the worker meanwhile.
 
         timeout: seconds.
@@ -328,7 +329,7 @@ class _Receiver(_Stepping):
                     return found
                 await future
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, np.ndarray]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Array]]:
         """Each step in turn; consumed() is called for it when the next one is asked for."""
         while True:
             step, array = await self.receive()
@@ -345,11 +346,11 @@ class StaticReceiver(_Receiver):
     """
 
     def __init__(self, worker: Worker, peer: Peer, name: str, shape: Shape, dtype: Any,
-                 slots: int = 2, region: Optional[Region] = None) -> None:
+                 slots: int = 2, region: Region | None = None) -> None:
         kind = tensor_type(shape, dtype)
         self.shape, self.dtype = shape_of(shape), np.dtype(dtype)
 
-        def make(drives: Optional[int], node: Optional[int], made: ctypes.c_void_p) -> int:
+        def make(drives: int | None, node: int | None, made: ctypes.c_void_p) -> int:
             if region is None:
                 return lib.tow_static_receiver(drives, node, name.encode(), kind, slots, made)
             with region._handle as memory:
@@ -359,7 +360,7 @@ class StaticReceiver(_Receiver):
         super().__init__(worker, peer, name, make, False,
                          *((region._handle,) if region is not None else ()))
 
-    def _kind(self, pointer: Optional[int]) -> tuple[tuple[int, ...], np.dtype]:
+    def _kind(self, pointer: int | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
         return self.shape, self.dtype
 
 
@@ -374,7 +375,7 @@ class DynamicReceiver(_Receiver):
         super().__init__(worker, peer, name, lambda drives, node, made: lib.tow_dynamic_receiver(
             drives, node, name.encode(), slots, made), True)
 
-    def take(self) -> np.ndarray:
+    def take(self) -> Array:
         """The array that recv() or test() has shown, to keep; all else as consumed().
 
         Raises Error: EINVAL: none was shown.
@@ -404,7 +405,7 @@ class _Asked(Operation):
             self.error = error
         self.end(tensor.step, tensor.status)
 
-    def _array(self, tensor: Any) -> np.ndarray:
+    def _array(self, tensor: Any) -> Array:
         nbytes = ctypes.c_uint64()
         lib.tow_tensor_bytes(tensor.type, nbytes)
         block = Block(self._arena, tensor.data, nbytes.value, self._arena)
@@ -422,7 +423,7 @@ def _rendezvous_got(number: int, tensor: Any) -> None:
 class Request(Pending):
     """A tensor that was asked for: wait() and await give the array, which is in the arena."""
 
-    def __init__(self, edge: "RendezvousReceiver", operation: Operation, key: str,
+    def __init__(self, edge: RendezvousReceiver, operation: Operation, key: str,
                  step: int) -> None:
         super().__init__(edge.worker, operation, f"asking for {key}, step {step}")
         self._edge, self._key, self._step = edge, key, step
@@ -475,7 +476,7 @@ class RendezvousSender(Edge):
                              drives, node, name.encode(), requests, made))
 
     def put(self, key: str, step: int, array: AnyArray, clone: bool = False,
-            tracer: "Optional[Tracer]" = None) -> Sent:
+            tracer: Tracer | None = None) -> Sent:
         """Offer an array, connected or not, until somebody asks for it or the edge is closed.
 
         key: 1 to 255 bytes.  step: any number.

@@ -9,7 +9,8 @@ import ctypes
 import errno
 import functools
 import threading
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +20,11 @@ from ._lib import (FEED_FILL, FOREVER, Deadline, FeedAttr, FeedStats, FeedWorker
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, Block, values_of
 from ._server import leave
-from ._types import Shape, bytes_of, shape_of, tensor_type
+from ._types import Array, Shape, bytes_of, shape_of, tensor_type
 
 STATES = ("works", "over", "left", "lost")
 
-Batch = list[np.ndarray]
+Batch = list[Array]
 
 
 class FeedReport(NamedTuple):
@@ -49,7 +50,7 @@ class _Rank(Object):
     """What the server and workers have in common."""
 
     def __init__(self, group: Group, arena: Arena, tensors: Sequence[tuple[Shape, Any]],
-                 depth: int = 2, timeout: Optional[float] = 600.0, step: int = 0) -> None:
+                 depth: int = 2, timeout: float | None = 600.0, step: int = 0) -> None:
         self.tensors = [(shape_of(shape), np.dtype(dtype)) for shape, dtype in tensors]
         types = (TensorType * max(1, len(self.tensors)))(
             *(tensor_type(shape, dtype) for shape, dtype in self.tensors))
@@ -109,8 +110,8 @@ class JobServer(_Rank):
     could not; as Group.gather().
     """
 
-    def serve(self, fill: Callable[[int, int, Batch], Optional[bool]],
-              timeout: Optional[float] = None) -> None:
+    def serve(self, fill: Callable[[int, int, Batch], bool | None],
+              timeout: float | None = None) -> None:
         """Until all workers have left.
 
         fill: called with a worker's rank, a step, and arrays to write its batch to; False: there
@@ -170,9 +171,9 @@ class FeedWorker(_Rank):
         self._places = ctypes.POINTER(ctypes.c_void_p)()
         self._there = False
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "towline-feed")
-        self._asked: Optional["concurrent.futures.Future[Optional[Batch]]"] = None
+        self._asked: concurrent.futures.Future[Batch | None] | None = None
 
-    def next(self) -> Optional[Batch]:
+    def next(self) -> Batch | None:
         """The next batch: arrays, to be read until the next call; None: there are no more.
 
         Raises Error with blamed: ESTALE: that rank died, or the server left; ECONNRESET: its node
@@ -186,7 +187,7 @@ class FeedWorker(_Rank):
         finally:
             self._asked = None
 
-    def _next(self) -> Optional[Batch]:
+    def _next(self) -> Batch | None:
         result = -errno.EINTR
         # What has come before Ctrl-C was noticed was given to nobody.
         while result == -errno.EINTR and not self._there:
@@ -203,7 +204,7 @@ class FeedWorker(_Rank):
         self._there = False
         return batch
 
-    async def coming(self) -> Optional[Batch]:
+    async def coming(self) -> Batch | None:
         """The same in asyncio, by a thread.  If it is cancelled, the next call, or next(), has what
         it was to have."""
         self._handle.claim()

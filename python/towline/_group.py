@@ -7,8 +7,9 @@ import contextlib
 import ctypes
 import errno
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ._device import Peer
 from ._lib import (FOREVER, GATHER_MAX, GROUP_GATHER, Error, GroupAttr, WorldStruct, check, failure,
@@ -41,7 +42,7 @@ class World:
     launcher: str = ""
 
     @classmethod
-    def detect(cls) -> "World":
+    def detect(cls) -> World:
         """As the environment has it: TOW_*, torchrun's, Open MPI's or Slurm's variables.
 
         Raises Error: ENOENT: a variable is missing; EINVAL: what it holds cannot be; which one it
@@ -70,10 +71,10 @@ class _Gather:
     def __init__(self, function: Callable[[bytes], Sequence[bytes]], size: int) -> None:
         self._function = function
         self._size = size
-        self._error: Optional[BaseException] = None
+        self._error: BaseException | None = None
         self.pointer = GROUP_GATHER(self._call)
 
-    def _call(self, _: Any, mine: Optional[int], count: int, every: Optional[int]) -> int:
+    def _call(self, _: Any, mine: int | None, count: int, every: Any) -> int:
         try:
             with calling.within():
                 told = self._function(ctypes.string_at(mine, count) if mine else b"")
@@ -122,10 +123,10 @@ class Group(Object):
     ECONNRESET: rank 0 ended; ECANCELED: blamed has left; and as Peer, if rank 0's node is not reached.
     """
 
-    def __init__(self, dev: Optional["Device"], world: World, name: str = "",
-                 address: Optional[str] = None, timeout: Optional[float] = 600.0,
-                 gather: Optional[Callable[[bytes], Sequence[bytes]]] = None,
-                 error: Optional[Error] = None) -> None:
+    def __init__(self, dev: Device | None, world: World, name: str = "",
+                 address: str | None = None, timeout: float | None = 600.0,
+                 gather: Callable[[bytes], Sequence[bytes]] | None = None,
+                 error: Error | None = None) -> None:
         if dev is None and error is None:
             raise ValueError("without a device @error says why")
         if error is not None and (gather is None or not error.errno):
@@ -136,7 +137,7 @@ class Group(Object):
                          gather=ctypes.cast(way.pointer, ctypes.c_void_p) if way else None,
                          status=-error.errno if error else 0)
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
-        with dev._handle if dev else contextlib.nullcontext() as pointer, \
+        with dev and dev._handle or contextlib.nullcontext() as pointer, \
                 way or contextlib.nullcontext(), Interruptible() as waiting:
             result = lib.tow_group_create(pointer, world._structure(), attr, made, blamed)
             if not result:
@@ -150,7 +151,7 @@ class Group(Object):
         self.size = world.size
         self._one_at_a_time = threading.Lock()
 
-    def peer(self, rank: int) -> "GroupPeer":
+    def peer(self, rank: int) -> GroupPeer:
         """The node of a rank; connected to if need be.  It ends with the group.
 
         Raises Error: EINVAL: there is no such rank; and as Peer.

@@ -17,7 +17,8 @@ import sys
 import time
 from ctypes import (POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
-from typing import Any, Optional
+from typing import Any, Protocol
+from collections.abc import Callable
 
 SONAME = "libtowline.so.0"
 FOREVER = 0xffffffff
@@ -34,7 +35,15 @@ PUT_CLONE = 1
 SLICE_S = 0.25
 
 
-def _load() -> ctypes.CDLL:
+class Library(Protocol):
+    """Its functions, as FUNCTIONS has them."""
+
+    def tow_strerror(self, error: int) -> bytes: ...
+    def tow_device_list_name(self, pointer: c_void_p, number: int) -> bytes: ...
+    def __getattr__(self, name: str) -> Callable[..., int]: ...
+
+
+def _load() -> Library:
     path = os.environ.get("TOWLINE_LIBRARY") or SONAME
     try:
         return ctypes.CDLL(path, use_errno=True)
@@ -321,10 +330,11 @@ STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
 
 # ---- functions ----
 
-EDGE_DONE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_int)
-EDGE_CAME = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int)
-MAILBOX_NEWS = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
-RENDEZVOUS_GOT = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RendezvousTensor))
+Callback = Callable[[Callable[..., Any]], Any]
+EDGE_DONE: Callback = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_int)
+EDGE_CAME: Callback = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int)
+MAILBOX_NEWS: Callback = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
+RENDEZVOUS_GOT: Callback = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RendezvousTensor))
 GROUP_GATHER = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p)
 ON_SIGNAL = ctypes.CFUNCTYPE(c_int, c_void_p)
 FEED_FILL = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint64, POINTER(c_void_p))
@@ -538,7 +548,7 @@ class Error(OSError):
     blamed: the rank that is to blame, or None.
     """
 
-    def __init__(self, number: int, what: str = "", blamed: Optional[int] = None) -> None:
+    def __init__(self, number: int, what: str = "", blamed: int | None = None) -> None:
         text = lib.tow_strerror(-number).decode()
         if what:
             text = f"{what}: {text}"
@@ -556,7 +566,7 @@ class Timeout(Error, TimeoutError):
     """Nothing came in time (ETIMEDOUT)."""
 
 
-def failure(result: int, what: str, blamed: Optional[int] = None) -> Error:
+def failure(result: int, what: str, blamed: int | None = None) -> Error:
     """The exception for a negative errno."""
     if blamed == NO_RANK:
         blamed = None
@@ -589,7 +599,7 @@ def listed(kind: str, structure: Any, pointer: Any, flags: int = 0) -> list[Any]
 
 # ---- time ----
 
-def milliseconds(seconds: Optional[float], forever: int = FOREVER) -> int:
+def milliseconds(seconds: float | None, forever: int = FOREVER) -> int:
     """For functions to which 0 means something else: at least 1; None is @forever."""
     if seconds is None:
         return forever
@@ -603,7 +613,7 @@ def milliseconds(seconds: Optional[float], forever: int = FOREVER) -> int:
 class Deadline:
     """Until when to wait: so many seconds from now; None: for ever."""
 
-    def __init__(self, seconds: Optional[float]) -> None:
+    def __init__(self, seconds: float | None) -> None:
         if seconds is not None and not seconds >= 0:
             raise ValueError("a time is 0 or more seconds, or None")
         self.end = math.inf if seconds is None else time.monotonic() + seconds

@@ -20,7 +20,8 @@ import os
 import signal
 import threading
 import weakref
-from typing import Any, Callable, Generator, Iterator, Optional, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
 
 from ._lib import ON_SIGNAL, failure, lib
 
@@ -41,7 +42,7 @@ Self = TypeVar("Self", bound="Object")
 
 class _Exit:
     """Whether the interpreter is ending: what arrays are in then goes with the process."""
-    thread: Optional[int] = None    # that calls finalizers, or has called them
+    thread: int | None = None    # that calls finalizers, or has called them
     begun = False                   # it has
 
 
@@ -126,7 +127,7 @@ class _Calling(threading.local):
 
 
 calling = _Calling()
-_postponed: "collections.deque[Callable[[], None]]" = collections.deque()
+_postponed: collections.deque[Callable[[], None]] = collections.deque()
 
 
 class Interruptible:
@@ -137,15 +138,15 @@ class Interruptible:
     main thread, so in others there is nothing to ask.
     """
 
-    _inner: Optional["Interruptible"] = None
+    _inner: Interruptible | None = None
 
     def __init__(self) -> None:
         self._main = threading.current_thread() is threading.main_thread()
-        self._outer: Optional[Interruptible] = None
+        self._outer: Interruptible | None = None
         self._function: Any = None
-        self._error: Optional[BaseException] = None
+        self._error: BaseException | None = None
 
-    def __enter__(self) -> "Interruptible":
+    def __enter__(self) -> Interruptible:
         if self._main:
             asked = self._asked()
             next(asked)
@@ -206,16 +207,16 @@ class Handle:
     __slots__ = ("pointer", "_end", "_parents", "_kept", "_defer", "_users", "_closed", "_pid",
                  "_calls", "_over", "owned", "before", "__weakref__")
 
-    def __init__(self, pointer: Optional[int], end: Callable[[Optional[int]], Any],
-                 *parents: "Handle", kept: tuple[Any, ...] = (), calls: bool = False,
-                 over: Optional[Callable[[], None]] = None,
-                 defer: Optional[Callable[[Callable[[], None]], None]] = None) -> None:
+    def __init__(self, pointer: int | None, end: Callable[[int | None], Any],
+                 *parents: Handle, kept: tuple[Any, ...] = (), calls: bool = False,
+                 over: Callable[[], None] | None = None,
+                 defer: Callable[[Callable[[], None]], None] | None = None) -> None:
         self.pointer = pointer
         self._end = end
         self._parents: tuple[Handle, ...] = ()
         self._kept = kept
         overs = [one for one in (over, *(parent._over for parent in parents)) if one]
-        self._over = overs[0] if overs else None
+        self._over: Callable[[], None] | None = overs[0] if overs else None
         self._calls = calls or bool(overs)
         self._defer = defer
         self._users = 1
@@ -223,7 +224,7 @@ class Handle:
         self._pid = os.getpid()
         # What is closed with it, and before it; and what is called then, first.
         self.owned: set[Any] = set()
-        self.before: Optional[Callable[[], None]] = None
+        self.before: Callable[[], None] | None = None
         for parent in parents:
             parent.hold()
             self._parents += (parent,)
@@ -270,7 +271,7 @@ class Handle:
             raise failure(-errno.EPERM, "in a child that was forked")
 
     @contextlib.contextmanager
-    def look(self) -> Iterator[Optional[int]]:
+    def look(self) -> Iterator[int | None]:
         """As `with`, for what only asks where memory is, which a child may, too."""
         self.hold()
         try:
@@ -278,7 +279,7 @@ class Handle:
         finally:
             self.drop()
 
-    def __enter__(self) -> Optional[int]:
+    def __enter__(self) -> int | None:
         self.claim()
         if self._calls:
             calling.begin()
@@ -371,7 +372,7 @@ class Object:
     """
 
     _handle: Handle
-    _finalizer: "weakref.finalize[..., Any]"
+    _finalizer: Callable[[], Any]
 
     def _own(self, handle: Handle) -> None:
         self._handle = handle

@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 import ctypes
 import errno
-from typing import Callable, Optional, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from ._device import Peer
 from ._edge import _Watch
@@ -32,7 +33,7 @@ def _mailbox_news(number: int, _line: int, _what: int) -> None:
 class Mailbox(Object):
     """What lines lead from and to: Worker.mailbox()."""
 
-    def __init__(self, worker: Worker, name: Optional[str] = None, line_bytes: int = 0,
+    def __init__(self, worker: Worker, name: str | None = None, line_bytes: int = 0,
                  lines: int = 0, backlog: int = 0) -> None:
         attr = MailboxAttr(bytes=line_bytes, lines=lines, backlog=backlog)
         made = ctypes.c_void_p()
@@ -46,7 +47,7 @@ class Mailbox(Object):
         self.name = name
         self._watch = _Watch()
 
-    def connect(self, peer: Peer, name: str, timeout: Optional[float] = 30.0) -> "Line":
+    def connect(self, peer: Peer, name: str, timeout: float | None = 30.0) -> Line:
         """Begin a line with the mailbox of that name at a peer's.
 
         timeout: how long to look for it, and for room in its backlog, in seconds.
@@ -61,7 +62,7 @@ class Mailbox(Object):
             raise
         return line
 
-    def _begin(self, peer: Peer, name: str, timeout: Optional[float]) -> "Line":
+    def _begin(self, peer: Peer, name: str, timeout: float | None) -> Line:
         """A line that is not open yet."""
         made = ctypes.c_void_p()
         with self._handle as box, peer._handle as node:
@@ -69,26 +70,26 @@ class Mailbox(Object):
                   f"beginning a line with {name}")
             return Line(self, made.value, peer._handle)
 
-    def _accept(self) -> "Optional[Line]":
+    def _accept(self) -> Line | None:
         made = ctypes.c_void_p()
         with self._handle as box:
             if not check(lib.tow_mailbox_accept(box, made), f"mailbox {self.name}"):
                 return None
             return Line(self, made.value)
 
-    def accept(self, timeout: Optional[float] = None) -> "Line":
+    def accept(self, timeout: float | None = None) -> Line:
         """A line that another process has begun, in the order in which they came.
 
         timeout: how long to wait for one, in seconds.  Raises Timeout.
         """
         return self._wait(self._accept, None, CAME, timeout, f"mailbox {self.name}")
 
-    async def accepted(self) -> "Line":
+    async def accepted(self) -> Line:
         """As accept(), in asyncio."""
         return await self._until(self._accept)
 
-    def _wait(self, look: Callable[[], Optional[Found]], line: Optional[Handle], what: int,
-              timeout: Optional[float], text: str) -> Found:
+    def _wait(self, look: Callable[[], Found | None], line: Handle | None, what: int,
+              timeout: float | None, text: str) -> Found:
         until = Deadline(timeout)
         while True:
             over = until.over
@@ -102,7 +103,7 @@ class Mailbox(Object):
             if over:
                 raise failure(-errno.ETIMEDOUT, text)
 
-    async def _until(self, look: Callable[[], Optional[Found]]) -> Found:
+    async def _until(self, look: Callable[[], Found | None]) -> Found:
         if not self._watch.begun:
             with self._handle as box:
                 check(lib.tow_mailbox_watch(box, _mailbox_news, self._watch.number),
@@ -127,7 +128,7 @@ class Line(Object):
     close() waits until what was sent is there, but a second at most.
     """
 
-    def __init__(self, mailbox: Mailbox, pointer: Optional[int], *parents: Handle) -> None:
+    def __init__(self, mailbox: Mailbox, pointer: int | None, *parents: Handle) -> None:
         handle = Handle(pointer, lib.tow_mailbox_close, mailbox._handle, *parents, calls=True)
         mailbox._handle.owned.add(handle)
         self._own(handle)
@@ -142,23 +143,23 @@ class Line(Object):
     @property
     def name(self) -> str:
         """Of the other mailbox, as it says; "": it has none."""
-        return self._info().name.decode()
+        return str(self._info().name.decode())
 
     @property
     def room(self) -> int:
         """Bytes of the longest message that can be sent now; 0: none."""
-        return self._info().room
+        return int(self._info().room)
 
-    def _look_open(self) -> Optional[bool]:
+    def _look_open(self) -> bool | None:
         status = self._info().status
         return None if status == -errno.EINPROGRESS else not check(status, "a line")
 
-    def _try(self, message: bytes) -> Optional[bool]:
+    def _try(self, message: bytes) -> bool | None:
         with self._handle as pointer:
             result = lib.tow_mailbox_send(pointer, message, len(message))
         return None if result == -errno.EAGAIN else not check(result, "sending by a line")
 
-    def send(self, message: bytes, timeout: Optional[float] = None) -> None:
+    def send(self, message: bytes, timeout: float | None = None) -> None:
         """Send a message of 1 to 2,016 bytes.
 
         timeout: how long to wait until the other end has room for it, in seconds.
@@ -172,7 +173,7 @@ class Line(Object):
         """As send(), in asyncio."""
         await self.mailbox._until(lambda: self._try(bytes(message)))
 
-    def test(self) -> Optional[bytes]:
+    def test(self) -> bytes | None:
         """The next message, if there is one; else None.  Raises Error: as recv()."""
         room, count = ctypes.create_string_buffer(MESSAGE_MAX), ctypes.c_uint32()
         with self._handle as pointer:
@@ -180,7 +181,7 @@ class Line(Object):
                 return None
         return room.raw[:count.value]
 
-    def recv(self, timeout: Optional[float] = None) -> bytes:
+    def recv(self, timeout: float | None = None) -> bytes:
         """The next message; waits for it, and drives the worker meanwhile.
 
         timeout: seconds.

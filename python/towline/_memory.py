@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,12 +14,14 @@ from . import _life
 from ._lib import (ARENA_DEBUG, ARENA_FALLBACK, PERSISTENT, READONLY, ArenaAttr, ArenaStats,
                    RegionAttr, RegionInfo, check, failure, lib)
 from ._life import Handle, Object
-from ._types import AnyArray, Shape, address_of, array_of, bytes_of, shape_of, whole
+from ._types import AnyArray, Array, Shape, address_of, array_of, bytes_of, shape_of, whole
 
 if TYPE_CHECKING:
     from ._device import Device
 
 PROT_READ, PROT_WRITE = 1, 2
+
+Values = TypeVar("Values")
 
 
 class Block:
@@ -28,7 +30,7 @@ class Block:
     __slots__ = ("__array_interface__", "_handle", "_arena", "_address", "__weakref__")
 
     def __init__(self, handle: Handle, address: int, nbytes: int,
-                 arena: Optional[Handle] = None, readonly: bool = False) -> None:
+                 arena: Handle | None = None, readonly: bool = False) -> None:
         """Of what is used as long as there is this; it is freed in @arena then, if that is given.
         """
         handle.keep()
@@ -44,7 +46,7 @@ class Block:
         used, self._handle, self._arena = self._handle, arena, arena
         used.drop()
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """It as an array."""
         return np.ndarray(shape, dtype, np.asarray(self))
 
@@ -52,10 +54,10 @@ class Block:
         handle = getattr(self, "_handle", None)
         if handle is None or _life.exiting():
             return
-        if self._arena and handle.ours:
-            if lib.tow_arena_free(self._arena.pointer, self._address) == -errno.EUCLEAN:
-                warnings.warn("something was written before the begin of an array, or behind its "
-                              "end", RuntimeWarning)
+        if self._arena and handle.ours and lib.tow_arena_free(
+                self._arena.pointer, self._address) == -errno.EUCLEAN:
+            warnings.warn("something was written before the begin of an array, or behind its "
+                          "end", RuntimeWarning, stacklevel=2)
         handle.drop()
 
 
@@ -76,9 +78,9 @@ class Stats(NamedTuple):
     fragmentation: float
 
 
-def values_of(structure: Any, kind: Any) -> Any:
+def values_of(structure: Any, kind: type[Values]) -> Values:
     """A named tuple of a structure's fields of the same names."""
-    return kind(*(_plain(getattr(structure, name)) for name in kind._fields))
+    return kind(*(_plain(getattr(structure, name)) for name in kind.__annotations__))
 
 
 def _plain(value: Any) -> Any:
@@ -103,7 +105,7 @@ class Arena(Object):
     Raises Error: ENOMEM.
     """
 
-    def __init__(self, dev: "Device", region_bytes: int = 0, limit_bytes: int = 0,
+    def __init__(self, dev: Device, region_bytes: int = 0, limit_bytes: int = 0,
                  debug: bool = False, fallback: bool = False) -> None:
         _life.sweep()
         attr = ArenaAttr(flags=debug * ARENA_DEBUG | fallback * ARENA_FALLBACK,
@@ -116,7 +118,7 @@ class Arena(Object):
         # towline.allocator()'s.
         self._handler: Any = None
 
-    def empty(self, shape: Shape, dtype: Any = np.float64) -> np.ndarray:
+    def empty(self, shape: Shape, dtype: Any = np.float64) -> Array:
         """An array with any contents, aligned to 64 bytes.
 
         shape: elements in each dimension, or of the only one.
@@ -133,13 +135,13 @@ class Arena(Object):
                 raise failure(-ctypes.get_errno(), f"allocating {nbytes} bytes")
             return Block(self._handle, address, nbytes, self._handle).array(dims, kind)
 
-    def zeros(self, shape: Shape, dtype: Any = np.float64) -> np.ndarray:
+    def zeros(self, shape: Shape, dtype: Any = np.float64) -> Array:
         """An array of zeroes; all else as empty()."""
         array = self.empty(shape, dtype)
         ctypes.memset(address_of(array), 0, array.nbytes)
         return array
 
-    def array(self, like: Any, dtype: Any = None) -> np.ndarray:
+    def array(self, like: Any, dtype: Any = None) -> Array:
         """A copy of an array, or of what numpy.asarray() makes one of; all else as empty()."""
         # NumPy alone refuses a tensor of bfloat16.
         like = np.asarray(array_of(like, "array") if hasattr(like, "__dlpack__") else like, dtype)
@@ -189,8 +191,8 @@ class Region(Object):
     Raises Error: EEXIST: the name is taken; EDQUOT, ENOSPC, ENOMEM: there is no room; EINVAL.
     """
 
-    def __init__(self, dev: "Device", bytes: int,   # pylint: disable=redefined-builtin
-                 name: Optional[str] = None, persistent: bool = False, linger: int = 0) -> None:
+    def __init__(self, dev: Device, bytes: int,   # pylint: disable=redefined-builtin
+                 name: str | None = None, persistent: bool = False, linger: int = 0) -> None:
         attr = RegionAttr(flags=PERSISTENT if persistent else 0, linger_s=linger,
                           name=name.encode() if name is not None else None)
         made = ctypes.c_void_p()
@@ -199,7 +201,7 @@ class Region(Object):
             self._made(dev, made, persistent)
 
     @classmethod
-    def attach(cls, dev: "Device", name: str, linger: int = 0) -> "Region":
+    def attach(cls, dev: Device, name: str, linger: int = 0) -> Region:
         """Take over a persistent region whose process has ended, with what is in it.
 
         linger: as above, from now on.
@@ -215,7 +217,7 @@ class Region(Object):
         return self
 
     @classmethod
-    def from_fd(cls, dev: "Device", fd: int) -> "Region":
+    def from_fd(cls, dev: Device, fd: int) -> Region:
         """The region behind a descriptor of fd()'s, of whatever process; it stays charged to whom it was.
 
         fd: stays the caller's, who may close it then.
@@ -230,7 +232,7 @@ class Region(Object):
         return self
 
     @classmethod
-    def from_memory(cls, dev: "Device", memory: AnyArray, readonly: bool = False) -> "Region":
+    def from_memory(cls, dev: Device, memory: AnyArray, readonly: bool = False) -> Region:
         """One of memory that the process has, which is pinned and kept until the region ends.
 
         memory: a NumPy array, or another's, without gaps.
@@ -251,8 +253,8 @@ class Region(Object):
         return self
 
     @classmethod
-    def from_dmabuf(cls, dev: "Device", fd: int, nbytes: int, offset: int = 0,
-                    readonly: bool = False) -> "Region":
+    def from_dmabuf(cls, dev: Device, fd: int, nbytes: int, offset: int = 0,
+                    readonly: bool = False) -> Region:
         """One of another device's memory, which has no address here: array() is for none of it.
 
         fd: a dma-buf's descriptor (a GPU's, say); stays the caller's.
@@ -268,8 +270,8 @@ class Region(Object):
             self._made(dev, made, False, mapped=False)
         return self
 
-    def _made(self, dev: "Device", made: ctypes.c_void_p, persistent: bool,
-              memory: Optional[np.ndarray] = None, mapped: bool = True) -> None:
+    def _made(self, dev: Device, made: ctypes.c_void_p, persistent: bool,
+              memory: Array | None = None, mapped: bool = True) -> None:
         info, address = RegionInfo(), ctypes.c_void_p()
         result = lib.tow_region_info(made, info)
         self.readonly = bool(info.flags & READONLY)
@@ -301,7 +303,7 @@ class Region(Object):
                   "a region's descriptor")
         return fd.value
 
-    def array(self, shape: Shape, dtype: Any = np.uint8, offset: int = 0) -> np.ndarray:
+    def array(self, shape: Shape, dtype: Any = np.uint8, offset: int = 0) -> Array:
         """A part of it as an array, which keeps the region.
 
         offset: where it begins, in bytes: a multiple of the elements' alignment.
@@ -333,5 +335,5 @@ class _Ending:
     def __init__(self, persistent: bool) -> None:
         self.persistent = persistent
 
-    def __call__(self, pointer: Optional[int]) -> None:
+    def __call__(self, pointer: int | None) -> None:
         (lib.tow_region_release if self.persistent else lib.tow_region_destroy)(pointer)

@@ -15,7 +15,7 @@ import ctypes
 import errno
 import importlib
 from ctypes import c_char, c_uint8, c_void_p
-from typing import Any, Optional, Union
+from typing import Any
 
 from . import _life
 from ._lib import check, lib
@@ -58,7 +58,7 @@ _set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table[SET_
 _get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(_table[GET_HANDLER] or 0)
 
 
-def _address(function: Any) -> Optional[int]:
+def _address(function: Any) -> int | None:
     return ctypes.cast(function, c_void_p).value
 
 
@@ -68,7 +68,7 @@ class Handler:
     # With all that NumPy may look at.
     _for_ever: list[tuple[Any, ...]] = []
 
-    def __init__(self, arena: Handle, tracer: Optional[Handle] = None) -> None:
+    def __init__(self, arena: Handle, tracer: Handle | None = None) -> None:
         made = c_void_p()
         used = [arena] if tracer is None else [arena, tracer]
         check(lib.tow_numpy_create(arena.pointer, tracer.pointer if tracer else None, made),
@@ -123,7 +123,7 @@ class allocator:    # pylint: disable=invalid-name
     Arrays of Python objects are there, too; as before, NumPy sees to the objects.
     """
 
-    def __init__(self, source: Union[Tracer, Arena]) -> None:
+    def __init__(self, source: Tracer | Arena) -> None:
         if isinstance(source, Tracer):
             self._handler = source._handler
         elif isinstance(source, Arena):
@@ -136,7 +136,7 @@ class allocator:    # pylint: disable=invalid-name
         self._source = source
         self._before: list[Any] = []
 
-    def __enter__(self) -> Union[Tracer, Arena]:
+    def __enter__(self) -> Tracer | Arena:
         if self._source.closed:
             raise ValueError("it is closed")
         self._before.append(_set_handler(self._handler.capsule))
@@ -149,4 +149,4 @@ class allocator:    # pylint: disable=invalid-name
 def handler_name() -> str:
     """The name of the handler that NumPy allocates by now: "towline", or another one's."""
     struct = MemHandler.from_address(capsule_get(_get_handler(), CAPSULE_NAME))
-    return struct.name.decode()
+    return str(struct.name.decode())

@@ -10,7 +10,7 @@ import asyncio
 import ctypes
 import enum
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Type
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -104,7 +104,7 @@ class Slot(Object):
     def value(self) -> int:
         """How many notifications have arrived; makes no call."""
         with self._handle.look() as pointer:
-            return self._value(pointer)
+            return int(self._value(pointer))
 
 
 class Happening(enum.IntFlag):
@@ -141,7 +141,7 @@ class Queue(Object):
     Raises Error: EDQUOT, ENOSPC, ENOMEM; EMFILE, ENFILE; EINVAL: the number of entries is none.
     """
 
-    def __init__(self, dev: "Device", entries: int = 256) -> None:
+    def __init__(self, dev: Device, entries: int = 256) -> None:
         ring = _ring()
         made = ctypes.c_void_p()
         vectors = np.zeros(VECTOR_MAX * VECTOR_BYTES, np.uint8)
@@ -156,8 +156,8 @@ class Queue(Object):
             self._handle.before = self._ring.close
         self.device = dev
 
-    def transfer(self, region: Region, remote: Remote, qp: Optional[int] = None,
-                 slot: Optional[Remote] = None) -> Any:
+    def transfer(self, region: Region, remote: Remote, qp: int | None = None,
+                 slot: Remote | None = None) -> Any:
         """A way between a region and a remote range.
 
         region: here; may be closed, and so may @remote: they do not end before this.
@@ -182,7 +182,7 @@ class Queue(Object):
             return _ring().Transfer(self._ring, channel.contents.number, here, there,
                                     None if slot is None else counts, kept)
 
-    def wait(self, slot: Slot, number: int, timeout: Optional[float] = None) -> Any:
+    def wait(self, slot: Slot, number: int, timeout: float | None = None) -> Any:
         """Until so many notifications have arrived: a Request.
 
         slot: here, of the queue's device.
@@ -194,12 +194,12 @@ class Queue(Object):
         with self._handle, slot._handle as pointer:
             return self._ring.wait(pointer, number, timeout, slot)
 
-    def events(self) -> "list[QueueReport]":
+    def events(self) -> list[QueueReport]:
         """What has happened to peers that it has transfers to, since it was asked last; does not wait.
 
         select.poll() with POLLPRI does.
         """
-        found = []
+        found: list[QueueReport] = []
         while True:
             event = QueueEvent()
             with self._handle as pointer:
@@ -210,14 +210,14 @@ class Queue(Object):
 
     def fileno(self) -> int:
         """For select and poll: to be read from, something has ended."""
-        return self._ring.fd
+        return int(self._ring.fd)
 
     @property
     def in_flight(self) -> int:
         """How many entries have not ended, or have memory in use still."""
-        return self._ring.in_flight
+        return int(self._ring.in_flight)
 
-    def progress(self, timeout: Optional[float] = 0) -> None:
+    def progress(self, timeout: float | None = 0) -> None:
         """Look what has ended, and call what waits for it; wait for one, for 20 ms at most.
 
         timeout: for less, in seconds.
@@ -239,7 +239,7 @@ class Queue(Object):
                     time.sleep(0.001)
         super().close()
 
-    def __exit__(self, kind: Optional[Type[BaseException]] = None, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: Any) -> None:
         if kind is None:
             self.close()
         else:
@@ -249,7 +249,7 @@ class Queue(Object):
 class Lookups(Object):
     """What a device looks for names and connects to nodes by, many at once: Device.resolve(), .connect()."""
 
-    def __init__(self, dev: "Device") -> None:
+    def __init__(self, dev: Device) -> None:
         ring = _ring()
         made = ctypes.c_void_p()
         with dev._handle as pointer:
@@ -262,13 +262,13 @@ class Lookups(Object):
             dev._handle.owned.add(handle)
             self._own(handle)
 
-    def begin(self, call: Any, structures: Any, makers: "list[Any]") -> "list[Any]":
+    def begin(self, call: Any, structures: Any, makers: list[Any]) -> list[Any]:
         """Hand over structures, of which each has user_data: their Requests.
 
         call: tow_queue_resolve(), say.
         makers: for each what makes of an address what it has found.
         """
-        requests: "list[Any]" = []
+        requests: list[Any] = []
         with self._handle as pointer:
             for first in range(0, len(makers), LOOKUPS // 2):
                 while self._ring.in_flight > LOOKUPS // 2:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import enum
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple
 
 from ._lib import check, lib, milliseconds
 from ._life import Handle, Interruptible, Object
@@ -39,7 +40,7 @@ class Export(Object):
     """
 
     def __init__(self, region: Region, name: str, rights: Right, offset: int = 0,
-                 nbytes: Optional[int] = None) -> None:
+                 nbytes: int | None = None) -> None:
         if nbytes is None:
             nbytes = region.nbytes - offset
         if offset < 0 or nbytes <= 0 or offset + nbytes > region.nbytes:
@@ -68,8 +69,8 @@ class Remote(Object):
     EDQUOT, ENOMEM; what Peer() raises; Timeout.
     """
 
-    def __init__(self, peer: "Peer", name: str, rights: Right,
-                 timeout: Optional[float] = 10.0) -> None:
+    def __init__(self, peer: Peer, name: str, rights: Right,
+                 timeout: float | None = 10.0) -> None:
         made = ctypes.c_void_p()
         wait_ms = milliseconds(timeout) if timeout != 0 else 0
         with peer._handle as pointer, Interruptible() as waiting:
@@ -80,7 +81,7 @@ class Remote(Object):
         waiting.over()
         check(result, f"resolving {name}")
 
-    def _found(self, pointer: Optional[int], peer: "Peer", name: str, rights: Right) -> None:
+    def _found(self, pointer: int | None, peer: Peer, name: str, rights: Right) -> None:
         self._own(Handle(pointer, lib.tow_remote_release, peer._handle))
         self.nbytes: int = lib.tow_remote_bytes(pointer)
         self.peer = peer
@@ -104,7 +105,7 @@ class RegionReport(NamedTuple):
     linger_left_ms: int
     fds: int
     name: str
-    job_id: bytes
+    job_id: builtins.bytes
 
 
 class ExportReport(NamedTuple):
@@ -119,7 +120,7 @@ class ExportReport(NamedTuple):
     uid: int
     pid: int
     name: str
-    job_id: bytes
+    job_id: builtins.bytes
 
 
 class PeerReport(NamedTuple):

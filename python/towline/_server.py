@@ -8,7 +8,8 @@ import ctypes
 import errno
 import functools
 import threading
-from typing import Any, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ._lib import (FOREVER, Deadline, PsAttr, PsStats, StoreAttr, TensorType, ch
                    milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, Block, values_of
-from ._types import (AnyArray, Shape, address_of, bytes_of, same_type, shape_of, tensor_type,
+from ._types import (Array, AnyArray, Shape, address_of, bytes_of, same_type, shape_of, tensor_type,
                      whole)
 
 OPTIMIZERS = {"sgd": 0, "adam": 1}
@@ -27,7 +28,7 @@ ALL = 0xffffffff
 ASKED_WRONGLY = (errno.EINVAL, errno.EBUSY, errno.EINTR, errno.EDQUOT, errno.ENOSPC, errno.ENOMEM)
 
 
-def _addresses(arrays: Sequence[np.ndarray]) -> Any:
+def _addresses(arrays: Sequence[Array]) -> Any:
     return (ctypes.c_void_p * max(1, len(arrays)))(*(address_of(one) for one in arrays))
 
 
@@ -63,7 +64,7 @@ class Store(Object):
             self._own(Handle(made.value, lib.tow_store_destroy, arena._handle))
         self.types = [(one.shape, one.dtype) for one in values]
 
-    def value(self, variable: int) -> np.ndarray:
+    def value(self, variable: int) -> Array:
         """A copy of a variable."""
         shape, dtype = self.types[self._number(variable)]
         array = np.empty(shape, dtype)
@@ -116,8 +117,8 @@ class _Rank(Object):
     """What servers and workers have in common."""
 
     def __init__(self, group: Group, arena: Arena, variables: Sequence[tuple[Shape, Any]],
-                 servers: int = 1, staleness: Optional[int] = None,
-                 timeout: Optional[float] = 600.0, store: Optional[Store] = None) -> None:
+                 servers: int = 1, staleness: int | None = None,
+                 timeout: float | None = 600.0, store: Store | None = None) -> None:
         self.variables = [(shape_of(shape), np.dtype(dtype)) for shape, dtype in variables]
         types = (TensorType * max(1, len(self.variables)))(
             *(tensor_type(shape, dtype) for shape, dtype in self.variables))
@@ -183,7 +184,7 @@ class ParameterServer(_Rank):
     can; ECANCELED: blamed could not; EBUSY: the store is served; as Group.gather().
     """
 
-    def serve(self, timeout: Optional[float] = None) -> None:
+    def serve(self, timeout: float | None = None) -> None:
         """Until all workers have left.
 
         timeout: seconds; after that it may be called again.
@@ -215,7 +216,7 @@ class ParameterWorker(_Rank):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         # Of gradients that are on their way.
-        self._kept: list[Optional[np.ndarray]] = [None] * len(self.variables)
+        self._kept: list[Array | None] = [None] * len(self.variables)
 
     def push(self, variable: int, gradient: AnyArray) -> None:
         """A gradient of a variable, once a step; it is not changed before wait().
@@ -238,7 +239,7 @@ class ParameterWorker(_Rank):
             raise failure(result, "pushing a gradient", blamed.value)
         self._kept[variable] = gradient
 
-    def wait(self, variable: Optional[int] = None) -> None:
+    def wait(self, variable: int | None = None) -> None:
         """Until the value of a variable is there, or of all of them (None).
 
         Raises Error with blamed: ESTALE: that rank died, or left; ECONNRESET: its node does not
@@ -256,11 +257,11 @@ class ParameterWorker(_Rank):
         for number in range(len(self.variables)) if variable is None else (variable,):
             self._kept[number] = None
 
-    async def waited(self, variable: Optional[int] = None) -> None:
+    async def waited(self, variable: int | None = None) -> None:
         """The same in asyncio, by a thread of its executor."""
         await asyncio.get_running_loop().run_in_executor(None, self.wait, variable)
 
-    def value(self, variable: int) -> np.ndarray:
+    def value(self, variable: int) -> Array:
         """A variable, where it comes to: always the same memory, whose contents change.
 
         It may be read after wait() and until push().
@@ -273,7 +274,7 @@ class ParameterWorker(_Rank):
                 raise ValueError("no value has come yet: wait() for it")
             return Block(self._handle, address, bytes_of(shape, dtype)).array(shape, dtype)
 
-    def exchange(self, gradients: Sequence[AnyArray]) -> list[np.ndarray]:
+    def exchange(self, gradients: Sequence[AnyArray]) -> list[Array]:
         """Push all gradients, and wait for all values: these.
 
         Raises Error: as push() and wait().

@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from typing import Iterator, NamedTuple, Union
+from typing import NamedTuple
+from collections.abc import Iterator
 
 from ._lib import TracerReport, check, lib
 from ._life import Handle, Object
@@ -63,7 +64,7 @@ class Tracer(Object):
         self._handler = Handler(arena._handle, self._handle)
 
     @contextlib.contextmanager
-    def step(self) -> Iterator["Tracer"]:
+    def step(self) -> Iterator[Tracer]:
         """A step (a mini-batch): each node's allocations are counted from 0 again.
 
         No node runs when it begins.  Raises Error: EINVAL: within another one.
@@ -87,7 +88,7 @@ class Tracer(Object):
         return self._nodes[name]
 
     @contextlib.contextmanager
-    def node(self, name: str) -> Iterator["Tracer"]:
+    def node(self, name: str) -> Iterator[Tracer]:
         """A node of the computation runs, in this thread.
 
         name: the same in each run of the program, of one line; one thread at a time runs it.
@@ -121,12 +122,12 @@ class Tracer(Object):
             check(lib.tow_tracer_report(pointer, report), "asking a tracer")
         return values_of(report, Report)
 
-    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Keep what was learnt in a file, which is replaced at once.  Raises Error."""
         with self._handle as pointer:
             check(lib.tow_tracer_save(pointer, os.fsencode(path)), f"saving {path}")
 
-    def load(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def load(self, path: str | os.PathLike[str]) -> None:
         """Know what an earlier run has saved: then the first step copies nothing.
 
         Raises Error: EBADMSG: it is no such file; ENOENT.

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterable, Union
+import importlib
+from typing import Any, Union
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,13 +14,14 @@ from ._lib import DIMS_MAX, DType, TensorType
 
 _ml: Any = None
 with contextlib.suppress(ImportError):
-    import ml_dtypes as _ml
+    _ml = importlib.import_module("ml_dtypes")
 
 # bfloat16: that of the package ml_dtypes where it is installed, else the bits, which NumPy cannot
 # compute with: array.view(numpy.uint16) has them.
-bfloat16: "np.dtype[Any]" = np.dtype(_ml.bfloat16 if _ml else [("bfloat16", "<u2")])
+bfloat16: np.dtype[Any] = np.dtype(_ml.bfloat16 if _ml else [("bfloat16", "<u2")])
 
 Shape = Union[int, Iterable[int]]
+Array = np.ndarray[Any, np.dtype[Any]]
 # What array_of() takes.
 AnyArray = Any
 
@@ -31,7 +34,7 @@ _FLOAT8 = {"float8_e3m4": 7, "float8_e4m3": 8, "float8_e4m3b11fnuz": 9, "float8_
            "float8_e8m0fnu": 14}
 
 
-def dtype_of(dtype: np.dtype) -> DType:
+def dtype_of(dtype: np.dtype[Any]) -> DType:
     """The library's type of an element.
 
     Everything that has no number of DLPack's goes as so many opaque bytes.
@@ -52,7 +55,7 @@ def dtype_of(dtype: np.dtype) -> DType:
     return DType(_OPAQUE, 8, dtype.itemsize)
 
 
-def numpy_dtype(dtype: DType) -> np.dtype:
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """NumPy's type of an element that has come.
 
     TypeError: NumPy has none, as for elements of less than a byte.
@@ -83,7 +86,7 @@ def shape_of(shape: Shape) -> tuple[int, ...]:
     return dims
 
 
-def bytes_of(shape: tuple[int, ...], dtype: np.dtype) -> int:
+def bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     """How many bytes such an array has."""
     count = dtype.itemsize
     for dim in shape:
@@ -99,12 +102,12 @@ def tensor_type(shape: Shape, dtype: Any) -> TensorType:
     return made
 
 
-def numpy_type(kind: TensorType) -> tuple[tuple[int, ...], np.dtype]:
+def numpy_type(kind: TensorType) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of an array that has come."""
     return tuple(kind.dims[:kind.ndim]), numpy_dtype(kind.dtype)
 
 
-def array_of(source: AnyArray, what: str) -> np.ndarray:
+def array_of(source: AnyArray, what: str) -> Array:
     """A NumPy array as it is, or one of another's memory, which is not copied.
 
     source: has the buffer protocol, __array_interface__, or __dlpack__ in the CPU's memory.
@@ -125,7 +128,7 @@ def array_of(source: AnyArray, what: str) -> np.ndarray:
                     f"or the buffer protocol: {type(source).__name__} does not")
 
 
-def whole(source: AnyArray, what: str, writable: bool = False) -> np.ndarray:
+def whole(source: AnyArray, what: str, writable: bool = False) -> Array:
     """As array_of(), if it can be used where it is.
 
     ValueError: also if it has gaps, or cannot be written.
@@ -139,13 +142,13 @@ def whole(source: AnyArray, what: str, writable: bool = False) -> np.ndarray:
     return array
 
 
-def address_of(array: np.ndarray) -> int:
+def address_of(array: Array) -> int:
     """Where its elements are."""
-    return array.__array_interface__["data"][0]
+    return int(array.__array_interface__["data"][0])
 
 
-def same_type(shape: tuple[int, ...], dtype: np.dtype, array: np.ndarray,
-              what: str) -> np.ndarray:
+def same_type(shape: tuple[int, ...], dtype: np.dtype[Any], array: Array,
+              what: str) -> Array:
     """The array.  ValueError: it is of another shape or type."""
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"{what} is {array.shape} of {array.dtype}, not {shape} of {dtype}")

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import errno
 import itertools
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Generator, Optional
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
 
 from ._lib import (EDGE_DONE, Deadline, Error, WorkerAttr, check, failure, lib, milliseconds)
 from ._life import Handle, Object
@@ -28,15 +30,14 @@ if TYPE_CHECKING:
 TICK_S = 0.5
 
 
-def wake(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> None:
+def wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
     """The future is done, from whatever thread."""
     def set_it() -> None:
         if not future.done():
             future.set_result(None)
-    try:
+    # It may have ended: then nobody waits there any more.
+    with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(set_it)
-    except RuntimeError:
-        pass    # The loop has ended, and nobody waits there any more.
 
 
 class Operation:
@@ -46,7 +47,7 @@ class Operation:
     """
 
     # All that have not ended, by the number that callbacks are passed.
-    every: dict[int, "Operation"] = {}
+    every: dict[int, Operation] = {}
     _numbers = itertools.count(1)
 
     def __init__(self, kept: Any = None) -> None:
@@ -55,10 +56,10 @@ class Operation:
         self.status = 0
         self.step = 0
         self.result: Any = None
-        self.error: Optional[BaseException] = None
+        self.error: BaseException | None = None
         self.number = next(self._numbers)
         self._lock = threading.Lock()
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]] = []
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def begin(self, call: Callable[[int], int], what: str) -> None:
         """Call that with its number; raises Error if it is not begun."""
@@ -77,7 +78,7 @@ class Operation:
         for loop, future in waiting:
             wake(loop, future)
 
-    async def ended(self, driver: "Driver") -> None:
+    async def ended(self, driver: Driver) -> None:
         """Until it has, while the driver drives."""
         while not self.done:
             with driver.future() as future:
@@ -99,15 +100,15 @@ def edge_done(number: int, step: int, status: int) -> None:
 class Driver:
     """Lets an event loop drive a worker, while anybody there waits for it."""
 
-    def __init__(self, worker: "Worker", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._worker = worker
         self._fd = worker.fileno()
         self._users = 0
-        self._timer: Optional[asyncio.TimerHandle] = None
-        self._futures: set["asyncio.Future[None]"] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._futures: set[asyncio.Future[None]] = set()
 
-    def __enter__(self) -> "Driver":
+    def __enter__(self) -> Driver:
         self._users += 1
         if self._timer is None:
             self.loop.add_reader(self._fd, self._look)
@@ -140,15 +141,15 @@ class Driver:
         self._timer = self.loop.call_later(TICK_S, self._tick)
         self._look()
 
-    def future(self) -> "_Future":
+    def future(self) -> _Future:
         """One to wait for; it fails if the worker does.  A context manager."""
         return _Future(self)
 
-    def add(self, future: "asyncio.Future[None]") -> None:
+    def add(self, future: asyncio.Future[None]) -> None:
         """It fails if the worker does."""
         self._futures.add(future)
 
-    def forget(self, future: "asyncio.Future[None]") -> None:
+    def forget(self, future: asyncio.Future[None]) -> None:
         """Nobody waits for it any more."""
         self._futures.discard(future)
         future.cancel()
@@ -159,9 +160,9 @@ class _Future:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._future: "asyncio.Future[None]" = driver.loop.create_future()
+        self._future: asyncio.Future[None] = driver.loop.create_future()
 
-    def __enter__(self) -> "asyncio.Future[None]":
+    def __enter__(self) -> asyncio.Future[None]:
         self._driver.add(self._future)
         return self._future
 
@@ -172,7 +173,7 @@ class _Future:
 class Pending:
     """Something that was begun: done, wait(), or await it."""
 
-    def __init__(self, worker: "Worker", operation: Operation, what: str) -> None:
+    def __init__(self, worker: Worker, operation: Operation, what: str) -> None:
         self._worker = worker
         self._operation = operation
         self._what = what
@@ -195,7 +196,7 @@ class Pending:
             raise failure(operation.status, self._what)
         return operation.result
 
-    def wait(self, timeout: Optional[float] = None) -> Any:
+    def wait(self, timeout: float | None = None) -> Any:
         """Until it has ended; drives the worker meanwhile.
 
         timeout: seconds; after that Timeout is raised, and it goes on.
@@ -233,7 +234,7 @@ class Worker(Object):
     Raises Error: EDQUOT, ENOSPC, ENOMEM; ELIBACC: TOW_VALIDATE is set, and ISA-L is not there.
     """
 
-    def __init__(self, dev: "Device", arena: Arena, timeout: Optional[float] = None,
+    def __init__(self, dev: Device, arena: Arena, timeout: float | None = None,
                  entries: int = 0) -> None:
         attr = WorkerAttr(timeout_ms=milliseconds(timeout, forever=0), entries=entries)
         made = ctypes.c_void_p()
@@ -251,7 +252,7 @@ class Worker(Object):
         with self._handle as pointer:
             return check(lib.tow_worker_fd(pointer), "a worker's descriptor")
 
-    def progress(self, timeout: Optional[float] = 0) -> int:
+    def progress(self, timeout: float | None = 0) -> int:
         """See to what has ended, and begin what may begin.
 
         timeout: how long to wait for something to end, in seconds.
@@ -271,7 +272,7 @@ class Worker(Object):
         with self._handle as pointer:
             return lib.tow_worker_copied(pointer)
 
-    def _drive(self, done: Callable[[], bool], timeout: Optional[float], what: str) -> None:
+    def _drive(self, done: Callable[[], bool], timeout: float | None, what: str) -> None:
         until = Deadline(timeout)
         while not done():
             with self._handle as pointer:
@@ -287,8 +288,8 @@ class Worker(Object):
         loop = asyncio.get_running_loop()
         return self._drivers.setdefault(loop, Driver(self, loop))
 
-    def mailbox(self, name: Optional[str] = None, line_bytes: int = 0, lines: int = 0,
-                backlog: int = 0) -> "Mailbox":
+    def mailbox(self, name: str | None = None, line_bytes: int = 0, lines: int = 0,
+                backlog: int = 0) -> Mailbox:
         """What messages come to, and go from.
 
         name: by which processes of the same job find it on this node, 1 to 224 bytes; None: nobody
@@ -305,8 +306,8 @@ class Worker(Object):
 
     # ---- edges ----
 
-    def static_receiver(self, peer: "Peer", name: str, shape: "Shape", dtype: "np.dtype | Any",
-                        slots: int = 2, region: "Optional[Region]" = None) -> "StaticReceiver":
+    def static_receiver(self, peer: Peer, name: str, shape: Shape, dtype: np.dtype[Any] | Any,
+                        slots: int = 2, region: Region | None = None) -> StaticReceiver:
         """The consumer's end of an edge whose tensors are all of one shape and type.
 
         peer: where the producer is; the node may be its own peer.
@@ -320,13 +321,13 @@ class Worker(Object):
         from ._edge import StaticReceiver
         return StaticReceiver(self, peer, name, shape, dtype, slots, region)
 
-    def static_sender(self, peer: "Peer", name: str, shape: "Shape",
-                      dtype: "np.dtype | Any") -> "StaticSender":
+    def static_sender(self, peer: Peer, name: str, shape: Shape,
+                      dtype: np.dtype[Any] | Any) -> StaticSender:
         """The producer's end of such an edge; parameters as static_receiver()."""
         from ._edge import StaticSender
         return StaticSender(self, peer, name, shape, dtype)
 
-    def dynamic_receiver(self, peer: "Peer", name: str, slots: int = 2) -> "DynamicReceiver":
+    def dynamic_receiver(self, peer: Peer, name: str, slots: int = 2) -> DynamicReceiver:
         """The consumer's end of an edge whose tensors may differ in shape and type.
 
         slots: how many may be there or on their way before the first was consumed, 1 to 64.
@@ -334,13 +335,13 @@ class Worker(Object):
         from ._edge import DynamicReceiver
         return DynamicReceiver(self, peer, name, slots)
 
-    def dynamic_sender(self, peer: "Peer", name: str) -> "DynamicSender":
+    def dynamic_sender(self, peer: Peer, name: str) -> DynamicSender:
         """The producer's end of such an edge."""
         from ._edge import DynamicSender
         return DynamicSender(self, peer, name)
 
-    def rendezvous_receiver(self, peer: "Peer", name: str,
-                            requests: int = 64) -> "RendezvousReceiver":
+    def rendezvous_receiver(self, peer: Peer, name: str,
+                            requests: int = 64) -> RendezvousReceiver:
         """The end of a rendezvous that asks for tensors, by key and step.
 
         requests: how many are on their way at once, 1 to 1,024; more wait here.
@@ -348,8 +349,8 @@ class Worker(Object):
         from ._edge import RendezvousReceiver
         return RendezvousReceiver(self, peer, name, requests)
 
-    def rendezvous_sender(self, peer: "Peer", name: str,
-                          requests: int = 64) -> "RendezvousSender":
+    def rendezvous_sender(self, peer: Peer, name: str,
+                          requests: int = 64) -> RendezvousSender:
         """The end that offers them; parameters as rendezvous_receiver()."""
         from ._edge import RendezvousSender
         return RendezvousSender(self, peer, name, requests)

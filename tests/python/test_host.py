@@ -161,21 +161,62 @@ def test_old_library(tmp_path):
     assert "older than this package" in said
 
 
-def test_install(tmp_path):
-    """pip installs it offline, with its marker for type checkers; it runs from elsewhere."""
-    shutil.copytree(TOP / "python", tmp_path / "source",
+@pytest.fixture(name="source")
+def _source(tmp_path):
+    """The package beside what was built, as in the tree, where installing leaves nothing behind."""
+    shutil.copytree(TOP / "python", tmp_path / "python",
                     ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    run(sys.executable, "-m", "venv", "--system-site-packages", tmp_path / "venv")
-    own = tmp_path / "venv/bin/python"
-    run(own, "-m", "pip", "install", "--no-index", "--no-build-isolation",
-        "--disable-pip-version-check", tmp_path / "source")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    said = run(own, "-c", "import towline; print(towline.__file__, towline.__version__)",
-               env=environment, cwd=tmp_path)
-    path, version = said.split()
-    assert path.startswith(str(tmp_path / "venv"))
+    (tmp_path / "build").symlink_to(TOP / "build")
+    return tmp_path
+
+
+def without_package(**more):
+    """An environment in which Python finds the library, and of the package nothing but what is installed."""
+    return {**{name: value for name, value in os.environ.items()
+               if name not in ("PYTHONPATH", "TOWLINE_RING", "TOWLINE_INCLUDE")}, "PIP_NO_INDEX": "1", **more}
+
+
+def test_install(source, tmp_path):
+    """By the lines of the README, offline, with what is compiled; it runs from elsewhere."""
+    lines = re.findall(r"^(?:/usr/bin/python3|v/bin/pip) .*$", (source / "python/README.md").read_text(),
+                       re.MULTILINE)
+    assert len(lines) == 2
+    run("sh", "-ec", "\n".join(lines), env=without_package(), cwd=source)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    program = "import towline as t, towline._ring as r; print(t.__version__, t.__file__, r.__file__)"
+    own = source / "v/bin/python"
+    version, path, ring = run(own, "-c", program, env=without_package(), cwd=elsewhere).split()
     assert version == (TOP / "VERSION").read_text().strip()
+    assert path.startswith(str(source / "v")) and ring.startswith(str(pathlib.Path(path).parent))
     assert pathlib.Path(path).with_name("py.typed").exists()
+    wheel = next(pathlib.Path(path).parents[1].glob("towline-*.dist-info/WHEEL"))
+    assert re.search(r"^Tag: cp311-abi3-linux_\w+$", wheel.read_text(), re.MULTILINE)
+    said = run(own, "-c", "try:\n import towline\nexcept ImportError as error:\n print(error)",
+               env=without_package(TOWLINE_LIBRARY="/nowhere/libtowline.so.0"), cwd=elsewhere)
+    assert "the C library is missing: /nowhere/libtowline.so.0" in said and "TOWLINE_LIBRARY" in said
+
+
+def test_headers(source):
+    """Building finds those that are installed, too, and says what is missing."""
+    (source / "build").unlink()
+    (source / "towline.pc").write_text("Name: towline\nDescription: it\nVersion: 0\n"
+                                       f"Cflags: -I{TOP}/build/include\n")
+
+    def build(**where):
+        done = subprocess.run([sys.executable, "setup.py", "-q", "build"], cwd=source / "python", text=True,
+                              env=without_package(**where), stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False)
+        return done.returncode, done.stdout
+
+    status, said = build(TOWLINE_INCLUDE="/nowhere")
+    assert status and "headers are missing in /nowhere" in said
+    status, said = build(PKG_CONFIG_LIBDIR="/nowhere")
+    assert status and "headers are missing.  Build it" in said
+    assert "make install" in said and "TOWLINE_INCLUDE" in said
+    status, said = build(PKG_CONFIG_LIBDIR=str(source))
+    assert not status, said
+    assert len(list((source / "python/build").glob("lib*/towline/_ring.abi3.so"))) == 1
 
 
 # ---- what needs nothing ----

@@ -19,7 +19,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import datetime
-from typing import Any, Iterator, Optional
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,7 +33,8 @@ from ._persistent import Persistent, persistent     # noqa: E402
 
 
 _DEVICES: Any = {} if torch.__version__.startswith("1.") else {"devices": ["cpu"]}
-dist.Backend.register_backend("towline", _backend.create, **_DEVICES)
+_register: Any = dist.Backend.register_backend
+_register("towline", _backend.create, **_DEVICES)
 
 
 def _group(group: Any) -> Any:
@@ -61,7 +63,7 @@ def abort(group: Any = None) -> None:
     _backend.abort(_group(group))
 
 
-def monitored_barrier(group: Any = None, timeout: Optional[datetime.timedelta] = None,
+def monitored_barrier(group: Any = None, timeout: datetime.timedelta | None = None,
                       wait_all_ranks: bool = False) -> None:
     """As torch.distributed.monitored_barrier(), which refuses all backends but Gloo.
 
@@ -74,18 +76,18 @@ def monitored_barrier(group: Any = None, timeout: Optional[datetime.timedelta] =
 def stats(group: Any = None) -> dict[str, int]:
     """What a group's calls have done at this rank, as struct tow_comm_stats: calls, sent_bytes,
     eager_bytes, staged_bytes, copied_bytes."""
-    return _backend.stats(_group(group))
+    return dict(_backend.stats(_group(group)))
 
 
 def memory() -> dict[str, int]:
     """How the arena of tensors is, as struct tow_arena_stats: in_use_bytes, reserved_bytes, peak_bytes,
     allocations, fallbacks, fallback_bytes.  Zeroes before there is one."""
-    return _backend.memory()
+    return dict(_backend.memory())
 
 
 def in_pool(tensor: torch.Tensor) -> bool:
     """Is it in the pool, so that it is sent from where it is?"""
-    return _backend.in_pool(tensor)
+    return bool(_backend.in_pool(tensor))
 
 
 @contextlib.contextmanager
@@ -121,8 +123,9 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
 
     def __init__(self, module: torch.nn.Module, *args: Any, gradient_as_bucket_view: bool = True,
                  **kwargs: Any) -> None:
+        kwargs["gradient_as_bucket_view"] = gradient_as_bucket_view
         with allocator():
-            super().__init__(module, *args, gradient_as_bucket_view=gradient_as_bucket_view, **kwargs)
+            super().__init__(module, *args, **kwargs)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         never = self.find_unused_parameters and not self.static_graph

@@ -18,7 +18,8 @@ from __future__ import annotations
 import errno
 import json
 import time
-from typing import Any, Iterator, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -119,7 +120,7 @@ class _Sides:
 
     @classmethod
     def make(cls, dev: Device, name: str, linger: int, optimizer: str,
-             tensors: list[tuple[str, torch.Tensor]]) -> "_Sides":
+             tensors: list[tuple[str, torch.Tensor]]) -> _Sides:
         """A new region for them."""
         places, offset = [], LENGTHS + PLAIN_BYTES
         for what, tensor in tensors:
@@ -133,7 +134,7 @@ class _Sides:
         return cls(region, layout)
 
     @classmethod
-    def attach(cls, dev: Device, name: str, linger: int) -> Optional["_Sides"]:
+    def attach(cls, dev: Device, name: str, linger: int) -> _Sides | None:
         """One that another process has left; none if it has committed nothing."""
         region = Region.attach(dev, name, linger)
         if not region.array(1, np.int64)[0]:
@@ -212,9 +213,9 @@ class Persistent:
                  linger: int, timeout: float) -> None:
         self._module, self._optimizer, self._name, self._linger = module, optimizer, name, linger
         self._dev = Device()
-        self._sides: Optional[_Sides] = None
+        self._sides: _Sides | None = None
         self._trained = 0
-        self.step: Optional[int] = None
+        self.step: int | None = None
         until = time.monotonic() + timeout
         while True:
             try:
@@ -260,13 +261,13 @@ class Persistent:
         groups, states = plain
         if len(groups) != len(self._optimizer.param_groups):
             raise ValueError(f"region {self._name} is of an optimizer of {len(groups)} groups")
-        for group, kept in zip(self._optimizer.param_groups, groups):
+        for group, kept in zip(self._optimizer.param_groups, groups, strict=True):
             for key, value in kept.items():
                 group[key] = _unpacked(value)
         parameters = [one for group in self._optimizer.param_groups for one in group["params"]]
         if len(parameters) != len(states):
             raise ValueError(f"region {self._name} is of an optimizer of {len(states)} parameters")
-        for parameter, state in zip(parameters, states):
+        for parameter, state in zip(parameters, states, strict=True):
             if state:
                 self._optimizer.state[parameter].update(
                     {key: _unpacked(value) for key, value in state.items()})

@@ -17,6 +17,13 @@ from towlab import cache, kernels
 from . import BUILD, TOP
 
 RESULTS = cache.ROOT / "results"
+# Documents that tests read: what is printed there is run.
+_READ = {
+    "lab/edges-more": ["Documentation/tutorial.md"],
+    "lab/mpirun": ["Documentation/tutorial.md"],
+    "python/readme": ["python/README.md"],
+    "torch/two-nodes": ["README.md", "Documentation/examples/torch/ddp.py"],
+}
 _BUILD_ID = re.compile(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", re.DOTALL)
 
 
@@ -56,7 +63,7 @@ def _machine(kernel, provider):
 @functools.cache
 def _library():
     return _of(*BUILD.glob("lib/libtowline.so.*"), BUILD / "bin/towline",
-               *TOP.glob("python/towline/*.py"))
+               *TOP.glob("python/towline/*.py"), TOP / "python/towline/_ring.c")
 
 
 @functools.cache
@@ -95,8 +102,7 @@ def _own(test):
              if name in said or name == "around"}
     trained = TOP.glob("Documentation/examples/training/*.py") \
         if "examples/training" in said else ()
-    # A document whose examples are run.
-    read = {TOP / "Documentation/tutorial.md"} if TOP / "tests/lab/mpirun" in files else ()
+    read = [TOP / path for path in _READ.get(test.name.removesuffix("-dma"), ())]
     found = _of(*(files | scripts | named), *trained, *read)
     if scripts or any(b"libtowline.so" in path.read_bytes()
                       for path in files | named):
@@ -106,7 +112,7 @@ def _own(test):
 
 @functools.cache
 def _project(kernels):
-    """Everything but documents, which man pages are not; the kernels, the compiler."""
+    """Everything but documents that are only read, which man pages are not; the kernels, the compiler."""
     names = subprocess.run(
         ["git", "-c", f"safe.directory={TOP}", "ls-files", "-coz",
          "--exclude-standard"], cwd=TOP, check=False, capture_output=True,
@@ -117,7 +123,7 @@ def _project(kernels):
         (BUILD / "kernels" / kernel / "version").read_text()
         for kernel in kernels], _of(*(
             TOP / name for name in names if name and
-            not re.match(r"Documentation/.*\.(md|svg)$", name) and
+            not re.match(r"Documentation/(?!tutorial\.md).*\.(md|svg)$", name) and
             (TOP / name).is_file()))
 
 
