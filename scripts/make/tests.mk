@@ -57,6 +57,9 @@ tensorpipe_tensor := $(OUT)/tests/bench/tensorpipe_tensor
 mooncake	:= $(OUT)/venv/mooncake
 mpi_allreduce	:= $(OUT)/tests/bench/mpi_allreduce
 gloo_allreduce	:= $(OUT)/tests/bench/gloo_allreduce
+# Apart from these, as it is large: for measures that compare with it.
+nixl		:= $(OUT)/nixl/nixl
+bench-nixl: $(nixl)
 bench-peers: $(grpc_peers) $(tensorpipe_tensor) $(mooncake) $(mpi_allreduce) $(gloo_allreduce)
 
 $(mpi_allreduce): tests/bench/mpi_allreduce.cc tests/bench/sample.h $(flags)
@@ -72,8 +75,10 @@ $(tensorpipe_tensor): tests/bench/tensorpipe_tensor.cc $(flags)
 	$(call say,CXX)$(CXX) -O2 -std=c++17 -Wall -Wextra -o $@ $< -ltensorpipe
 
 $(mooncake): tests/bench/requirements.txt
-	$(call say,VENV)python3 -m venv $(OUT)/venv
-	$(call say,PIP)$(OUT)/venv/bin/pip install --quiet --no-deps --require-virtualenv -r $<
+$(nixl): tests/bench/requirements.nixl.txt
+$(mooncake) $(nixl):
+	$(call say,VENV)python3 -m venv $(@D)
+	$(call say,PIP)$(@D)/bin/pip install --quiet --no-deps --require-virtualenv -r $<
 	@touch $@
 
 $(OUT)/obj/bench/grpc_tensor.grpc.pb.cc: tests/bench/grpc_tensor.proto
@@ -136,7 +141,7 @@ fuzz: $(public_headers) $(selftest_header)
 	$(call say,CC)clang $(fuzz_flags) -o $(OUT)/tests/fuzz/arena tests/unit/fuzz_arena.c $(lib_sources) -lpthread -lm
 	$(OUT)/tests/fuzz/arena -max_total_time=$(FUZZ_SECONDS) $(OUT)/tests/fuzz/corpus
 
-.PHONY: fuzz test-programs kselftest-programs bench-programs bench-peers unit-programs
+.PHONY: fuzz test-programs kselftest-programs bench-programs bench-peers bench-nixl unit-programs
 .SECONDARY: $(unit_objects)
 
 -include $(unit_objects:=.d) $(test_programs:=.d)
