@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "line.h"
 
 #define ATTR_SIZE_FIRST	(offsetof(struct tow_mailbox_attr, backlog) + sizeof(uint32_t))
-#define INFO_SIZE_FIRST	sizeof(struct tow_line_info)
+#define INFO_SIZE_FIRST	offsetof(struct tow_line_info, sent)
 #define BYTES		8192U
 /* Of one of a worker's own, where there are many edges. */
 #define OWN_BYTES	32768U
@@ -700,6 +701,8 @@ TOW_PUBLIC int tow_mailbox_info(struct tow_line *line, struct tow_line_info *inf
 	known.waiting = record ? record->bytes : 0;
 	memcpy(known.incarnation, line->incarnation, sizeof(known.incarnation));
 	memcpy(known.name, line->name, sizeof(known.name));
+	known.sent = line->wire.composed;
+	known.there = line->wire.done;
 	towi_pump_unlock(line->runner.pump);
 	return towi_give(&known, INFO_SIZE_FIRST, info);
 }

@@ -15,7 +15,7 @@ ends under an array that lives.  Errors are towline.Error.  Functions that wait 
 run, and Ctrl-C, or what another signal's handler raises, ends them.
 """
 
-from ._agent import Agent, Post, Prepared, Registration, RemoteAgent
+from ._agent import Agent
 from ._calls import Work
 from ._collective import Collective, CollectiveReport, Comm, CommReport
 from ._device import Device, Peer, devices
@@ -28,7 +28,9 @@ from ._lib import Error, Timeout
 from ._mailbox import Line, Mailbox
 from ._memory import Arena, Region, Stats
 from ._numpy import allocator
+from ._post import Post, Prepared, RemoteAgent
 from ._queue import Happening, Queue, QueueReport, Slot
+from ._registered import Registration
 from ._remote import Export, ExportReport, PeerReport, RegionReport, Remote, Right
 from ._server import ParameterServer, ParameterWorker, PsReport, Store
 from ._tracer import JOINS, UNKNOWN, ZERO_COPY, Report, Tracer

@@ -264,7 +264,8 @@ class MailboxAttr(Sized):
 class LineInfo(Sized):
     """struct tow_line_info"""
     _fields_ = [("size", c_uint32), ("status", c_int32), ("room", c_uint32),
-                ("waiting", c_uint32), ("incarnation", c_uint8 * 16), ("name", c_char * 232)]
+                ("waiting", c_uint32), ("incarnation", c_uint8 * 16), ("name", c_char * 232),
+                ("sent", c_uint64), ("there", c_uint64)]
 
 
 class RendezvousTensor(ctypes.Structure):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from typing import Any, Union
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ with contextlib.suppress(ImportError):
 # compute with: array.view(numpy.uint16) has them.
 bfloat16: np.dtype[Any] = np.dtype(_ml.bfloat16 if _ml else [("bfloat16", "<u2")])
 
-Shape = Union[int, Iterable[int]]
+Shape = int | Iterable[int]
 Array = np.ndarray[Any, np.dtype[Any]]
 # What array_of() takes.
 AnyArray = Any

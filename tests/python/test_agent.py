@@ -87,15 +87,16 @@ def test_write_and_read(two):
     for step in range(3):
         two.here[0, :2000] = np.arange(2000) + step
         post = prepared.post(notify=b"step %d" % step)
-        assert two.two.recv(WAIT_S) == ("one", b"step %d" % step)
         assert post.result(WAIT_S) is None and post.done() and not post.cancelled()
+        # Its own kernel counts it, a moment later perhaps.
+        assert two.two.recv(WAIT_S) == ("one", b"step %d" % step)
         assert (two.there[theirs] == mine + step).all() and not two.there[2000:].any()
     back = two.one.prepare("read", two.other, blocks((two.here[1], mine), (two.there, theirs)))
     back.post().result(WAIT_S)
     assert (two.here[1, :2000] == np.arange(2000) + 2).all()
-    two.here[0] = 7
+    two.here[0], two.there[:] = 7, 0
     prepared.post([3, 5]).result(WAIT_S)
-    assert (two.there == 7).sum() == 2 + (theirs[mine == 5] < 0).sum() and two.there[theirs[3]] == 7
+    assert np.flatnonzero(two.there).tolist() == sorted(theirs[[3, 5]])
     with pytest.raises(IndexError):
         prepared.post([2000])
     assert two.two.notifications() == []
@@ -199,9 +200,9 @@ def test_more_than_there_is_room(dev):
         prepared = two.one.prepare("write", two.other, blocks((two.here[0], mine), (two.there, theirs)))
         posts = [prepared.post(notify=b"%d" % number) for number in range(10)]
         more = [two.one.notify(two.other, b"n" * 2000) for _ in range(50)]
-        came = [two.both(two.one.progress, 0) or two.two.recv(WAIT_S)[1] for _ in range(1)]
+        came = []
         while len(came) < 60:
-            two.one.progress(0)
+            two.one.progress(0.01)
             came += [payload for _, payload in two.two.notifications()]
         assert [one for one in came if one[:1] != b"n"] == [b"%d" % number for number in range(10)]
         assert not any(map(error_of, posts + more))

@@ -144,6 +144,9 @@ int tow_mailbox_accept(struct tow_mailbox *mailbox, struct tow_line **line);
  * @incarnation: which node the other end is on (struct tow_peer_info)
  * @name: of its mailbox, terminated and filled up with zeroes; empty if it has none.  Of a line
  *	that was accepted it is what the other end says
+ * @sent: how much was sent so far, in units of the library's; only grows
+ * @there: how much of that the other end has: what was sent is there when this has come up to what
+ *	@sent was then
  */
 struct tow_line_info {
 	uint32_t size;
@@ -152,6 +155,8 @@ struct tow_line_info {
 	uint32_t waiting;
 	uint8_t incarnation[TOW_INCARNATION_BYTES];
 	char name[TOW_MAILBOX_NAME_MAX + 8];
+	uint64_t sent;
+	uint64_t there;
 };
 
 /**

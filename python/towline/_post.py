@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: LGPL-2.1-only OR MIT
+"""Blocks that were prepared, and those that are on their way to another agent."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import errno
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ._lib import MESSAGE_MAX, Error
+from ._queue import VECTOR_MAX
+from ._remote import Remote, Right
+from ._types import Array
+
+if TYPE_CHECKING:
+    from ._agent import Agent
+    from ._device import Peer
+    from ._mailbox import Line
+    from ._registered import Memory, There
+
+Found = TypeVar("Found")
+
+
+def taken(queue: collections.deque[Found]) -> Iterator[Found]:
+    with contextlib.suppress(IndexError):
+        while True:
+            yield queue.popleft()
+
+
+def payload_of(payload: bytes) -> bytes:
+    if not 0 < len(payload) <= MESSAGE_MAX:
+        raise ValueError(f"a notification has 1 to {MESSAGE_MAX} bytes")
+    return bytes(payload)
+
+
+class RemoteAgent:
+    """Another process' agent, as Agent.connect() has found it.
+
+    name: its name.
+    error: None, or with what it was lost.
+    """
+
+    def __init__(self, token: str, name: str, peer: Peer, line: Line) -> None:
+        self.name = name
+        self.error: Error | None = None
+        self._token = token
+        self._peer = peer
+        self._line = line
+        # What it has registered, by where it begins, and what of it was found.
+        self._memory: list[There] = []
+        self._remotes: dict[tuple[str, Right], Remote] = {}
+        self._ways: dict[tuple[Memory, Remote], Any] = {}
+        # What it is to be told, and what is on its way to it: up to which place of the line's.
+        self._outgoing: collections.deque[tuple[bytes, Post]] = collections.deque()
+        self._telling: collections.deque[tuple[int, Post]] = collections.deque()
+
+    def _forget(self) -> None:
+        self._ways.clear()
+        for one in self._remotes.values():
+            one.close()
+        self._remotes.clear()
+        self._peer.close()
+
+
+class Post:
+    """Blocks that are on their way, with the semantics of concurrent.futures.Future; may be awaited.
+
+    It goes on also when this object is gone, or who awaits it is cancelled.
+    """
+
+    def __init__(self, agent: Agent, other: RemoteAgent, todo: collections.deque[Callable[[], Any]],
+                 notify: bytes | None) -> None:
+        self._agent = agent
+        self._other = other
+        self._todo = todo
+        self._notify = notify
+        self._left = 0
+        self._error: BaseException | None = None
+        self._cancelled = False
+        self._telling = False
+        self._done = False
+        self._callbacks: list[Callable[[Post], Any]] = []
+
+    # ---- what the agent does, with its lock ----
+
+    def _begin(self) -> bool:
+        """What there is room for.  False: there is more."""
+        while self._todo and not self._error:
+            try:
+                request = self._todo[0]()
+            except Error as error:
+                if error.errno == errno.EBUSY:
+                    return False
+                self._error = error
+                break
+            self._todo.popleft()
+            self._left += 1
+            request.add_done_callback(self._ended)
+        self._todo.clear()
+        self._see()
+        return True
+
+    def _ended(self, request: Any) -> None:
+        with self._agent._lock:
+            self._left -= 1
+            self._error = self._error or request.exception()
+            self._see()
+            self._agent._moved += 1
+
+    def _see(self) -> None:
+        """When all blocks are in place it is told; when that is there, too, it has ended."""
+        if self._left or self._todo or self._telling:
+            return
+        self._telling = True
+        if self._notify is None or self._error:
+            self._end(None)
+        else:
+            self._other._outgoing.append((self._notify, self))
+            self._agent._send(self._other)
+
+    def _end(self, error: BaseException | None) -> None:
+        self._error = self._error or error
+        self._done = True
+        self._agent._finished.append(self)
+
+    # ---- who waits for it ----
+
+    def _is_done(self) -> bool | None:
+        return self._done or None
+
+    def done(self) -> bool:
+        """Has it ended, well or not?"""
+        if not self._done:
+            self._agent.progress()
+        return self._done
+
+    def cancelled(self) -> bool:
+        """Was it cancelled before it had ended?"""
+        return self._done and self._cancelled
+
+    def cancel(self) -> bool:
+        """Begin nothing more of it, and tell nobody.
+
+        It ends, with CancelledError, when what is on its way has ended, as its memory is in use until then.
+        Returns whether it had not ended.
+        """
+        with self._agent._lock:
+            if self._done or self._cancelled:
+                return self._cancelled
+            if self._telling:
+                return False
+            self._cancelled = True
+            self._error = concurrent.futures.CancelledError()
+            if self in self._agent._waiting:
+                self._agent._waiting.remove(self)
+            self._todo.clear()
+            self._see()
+        self._agent._tell()
+        return True
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """As result(), but what it has ended with is returned, or None."""
+        self._agent._wait(self._is_done, timeout, "blocks")
+        if self._cancelled:
+            raise concurrent.futures.CancelledError
+        return self._error
+
+    def result(self, timeout: float | None = None) -> None:
+        """Until it has ended, but no longer than timeout, in seconds; None: for ever.
+
+        When it has, writes are in place, and the notification arrives without anybody's help.
+        Raises Error: what it has ended with: ECONNRESET, ESTALE: the other one is lost, or has taken its
+        memory back.  CancelledError.  Timeout: it goes on.
+        """
+        error = self.exception(timeout)
+        if error:
+            raise error
+
+    def add_done_callback(self, function: Callable[[Post], Any]) -> None:
+        """Have a function called with it when it has ended, by whoever finds that; or at once."""
+        with self._agent._lock:
+            if not self._done:
+                self._callbacks.append(function)
+                return
+        function(self)
+
+    def __await__(self) -> Any:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> None:
+        await self._agent._until(self._is_done)
+        self.result(0)
+
+
+class Prepared:
+    """Blocks whose places were looked up: Agent.prepare()."""
+
+    def __init__(self, agent: Agent, other: RemoteAgent, write: bool, count: int,
+                 parts: list[tuple[Any, Array, Array, Array, Array]]) -> None:
+        """parts: a way, and of its blocks their numbers, offsets here, offsets there, and bytes."""
+        self._agent = agent
+        self._other = other
+        self._write = write
+        self._count = count
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return self._count
+
+    def post(self, which: Any | None = None, notify: bytes | None = None,
+             timeout: float | None = None) -> Post:
+        """Begin: as often as one likes.
+
+        which: numbers of the blocks that are meant, an array of integers; None: all.
+        notify: 1 to 2,016 bytes that the other agent is told when all of them are in place; None: nothing.
+        timeout: of each part, in seconds, after which it is given up.
+        Raises Error: ECONNRESET, ESTALE: the other one is lost.  ValueError: notify is too long;
+        IndexError: there is no such block.
+        """
+        told = None if notify is None else payload_of(notify)
+        if which is not None:
+            chosen = np.zeros(self._count, bool)
+            chosen[which] = True
+        todo: collections.deque[Callable[[], Any]] = collections.deque()
+        for way, numbers, here, there, nbytes in self._parts:
+            begin = way.write_blocks if self._write else way.read_blocks
+            if which is not None:
+                some = chosen[numbers]
+                here, there, nbytes = here[some], there[some], nbytes[some]
+            for first in range(0, len(here), VECTOR_MAX):
+                last = first + VECTOR_MAX
+                todo.append(functools.partial(begin, here[first:last], there[first:last], nbytes[first:last],
+                                              timeout))
+        post = Post(self._agent, self._other, todo, told)
+        self._agent._post(post)
+        return post

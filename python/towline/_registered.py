@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: LGPL-2.1-only OR MIT
+"""What an agent has registered: ranges of addresses, each of which others reach by an export."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import itertools
+import operator
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._device import Device
+from ._lib import check, lib
+from ._life import Handle, Object
+from ._memory import Region
+from ._remote import Right
+from ._types import Array, address_of, whole
+
+
+class Range(NamedTuple):
+    """Memory from an address up to another one."""
+    start: int
+    end: int
+    writable: bool
+    kept: Any
+
+
+class _Place(Object):
+    """What stands for a region: entries name it by what the library's object begins with.
+
+    So nothing here points to that object, which may end with memory that nobody has kept.
+    """
+
+    def __init__(self, dev: Device, region: int, parent: Handle, kept: Any) -> None:
+        said = ctypes.c_uint64.from_buffer_copy(ctypes.string_at(region, 8))
+        self._own(Handle(ctypes.addressof(said), lambda _: None, parent, kept=(said, kept)))
+        self.device = dev
+
+
+class There(NamedTuple):
+    """What another agent has registered."""
+    start: int
+    end: int
+    name: str
+    right: Right
+
+
+class Memory(Object):
+    """A range that is registered: what stands for its region, and its export."""
+
+    def __init__(self, dev: Device, name: str, wanted: Range, region: Region | None) -> None:
+        """region: made for it; None: it is in one that the library knows."""
+        self.start, self.end, self.name = wanted.start, wanted.end, name
+        self.right = Right.READ | Right.WRITE if wanted.writable else Right.READ
+        self.users = 0
+        self._region = region
+        exported, found, offset = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
+        with dev._handle as pointer, (region or dev)._handle as made:
+            if region:
+                found.value = made
+            else:
+                room = ctypes.c_uint64()
+                check(lib.tow_region_find(pointer, self.start, found, offset, room), "memory of a region")
+                if room.value < self.end - self.start:
+                    raise ValueError("a part of it is in a region, and a part is not")
+            check(lib.tow_export(found, offset.value, self.end - self.start, name.encode(), self.right,
+                                 exported), "registering memory")
+            self.place = _Place(dev, found.value or 0, (region or dev)._handle, wanted.kept)
+            self._own(Handle(exported.value, lib.tow_unexport, self.place._handle))
+        # Where the region begins: offsets are from there on.
+        self.base = self.start - offset.value
+
+    def close(self) -> None:
+        """Nobody reaches it any more."""
+        super().close()
+        self.place.close()
+        if self._region is not None:
+            self._region.close()
+
+
+class Registration:
+    """What Agent.register() has registered: a context manager; close() takes it back.
+
+    What several have registered ends with the last of them.  close() waits until no other process can
+    reach it.
+    """
+
+    def __init__(self, registry: Registry, memory: list[Memory], kept: Any) -> None:
+        self._registry = registry
+        self._memory = memory
+        self._kept = kept
+
+    def close(self) -> None:
+        """Take it back."""
+        memory, self._memory = self._memory, []
+        self._registry.give_back(memory)
+        self._kept = None
+
+    def __enter__(self) -> Registration:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Registry:
+    """Ranges of addresses that are registered, in the order of their begins."""
+
+    def __init__(self, dev: Device, token: str, forget: Callable[[list[Memory]], None]) -> None:
+        """token: what names begin with; forget: called with what is about to end."""
+        self._device = dev
+        self._token = token
+        self._forget = forget
+        self._lock = threading.RLock()
+        self._memory: list[Memory] = []
+        self._numbers = itertools.count()
+
+    def listed(self) -> list[Memory]:
+        """All of it."""
+        with self._lock:
+            return list(self._memory)
+
+    def add(self, objects: Sequence[Any]) -> Registration:
+        """Agent.register()."""
+        wanted = [_range_of(one) for one in objects]
+        with self._lock:
+            made: list[Memory] = []
+            try:
+                for one in self._merged([one for one in wanted if not self._covering(one)]):
+                    made.append(self._make(one))
+            except BaseException:
+                for memory in made:
+                    self._memory.remove(memory)
+                    memory.close()
+                raise
+            used = {memory for memory in map(self._covering, wanted) if memory}
+            for memory in used:
+                memory.users += 1
+            return Registration(self, list(used), objects)
+
+    def give_back(self, memory: list[Memory]) -> None:
+        """One user of each is gone; what has none any more ends."""
+        with self._lock:
+            for one in memory:
+                one.users -= 1
+            ended = [one for one in memory if not one.users]
+            for one in ended:
+                self._memory.remove(one)
+        self._forget(ended)
+        for one in ended:
+            one.close()
+
+    def close(self) -> None:
+        """Take all of it back."""
+        with self._lock:
+            memory, self._memory = self._memory, []
+            for one in memory:
+                # Registrations that are closed later find nothing to do.
+                one.users = -1
+        for one in memory:
+            one.close()
+
+    def _covering(self, wanted: Range) -> Memory | None:
+        """What is registered and has all of it."""
+        last = bisect.bisect_right(self._memory, wanted.start, key=_start)
+        for one in reversed(self._memory[:last]):
+            if one.end >= wanted.end and (Right.WRITE in one.right or not wanted.writable):
+                return one
+        return None
+
+    def _merged(self, wanted: list[Range]) -> Iterable[Range]:
+        """What overlaps, or whose pages touch, as one; what is in a region stays alone."""
+        page, run = os.sysconf("SC_PAGE_SIZE"), None
+        for one in sorted(wanted, key=lambda one: one[:2]):
+            if run and run.writable == one.writable and one.start // page <= (run.end - 1) // page + 1 and (
+                    one.end <= run.end or not self._in_region(run) and not self._in_region(one)):
+                run = run._replace(end=max(run.end, one.end), kept=(run.kept, one.kept))
+                continue
+            if run:
+                yield run
+            run = one
+        if run:
+            yield run
+
+    def _in_region(self, wanted: Range) -> bool:
+        found, offset = ctypes.c_void_p(), ctypes.c_uint64()
+        with self._device._handle as pointer:
+            return not lib.tow_region_find(pointer, wanted.start, found, offset, None)
+
+    def _make(self, wanted: Range) -> Memory:
+        region = None
+        if not self._in_region(wanted):
+            memory = (ctypes.c_uint8 * (wanted.end - wanted.start)).from_address(wanted.start)
+            region = Region.from_memory(self._device, memory, readonly=not wanted.writable)
+        try:
+            made = Memory(self._device, f"{self._token}.{next(self._numbers)}", wanted, region)
+        except BaseException:
+            if region:
+                region.close()
+            raise
+        bisect.insort(self._memory, made, key=_start)
+        return made
+
+
+def _start(memory: Memory) -> int:
+    return memory.start
+
+
+def _range_of(one: Any) -> Range:
+    """What an object of register() is."""
+    if isinstance(one, Region):
+        if not one._address:
+            raise ValueError("another device's memory has no address")
+        return Range(one._address, one._address + one.nbytes, not one.readonly, one._handle)
+    if isinstance(one, tuple):
+        address, nbytes = (operator.index(number) for number in one)
+        if address <= 0 or nbytes <= 0 or address + nbytes >= 1 << 63:
+            raise ValueError(f"{nbytes} bytes at {address:#x} are no memory")
+        return Range(address, address + nbytes, True, None)
+    array = root = whole(one, "memory")
+    while isinstance(root.base, np.ndarray) and root.base.flags.c_contiguous and \
+            root.base.flags.writeable == array.flags.writeable:
+        root = root.base
+    if not root.nbytes:
+        raise ValueError("memory is empty")
+    return Range(address_of(root), address_of(root) + root.nbytes, array.flags.writeable, array)
+
+
+def places_of(memory: Sequence[Memory | There], addresses: Array, nbytes: Array, right: Right,
+            where: str) -> Array:
+    """In which of them each block is; they are in the order of their begins."""
+    starts, ends = (np.array([getattr(one, end) for one in memory] or [0], np.int64) for end in ("start", "end"))
+    may = np.array([right in one.right for one in memory] or [False])
+    found = np.maximum(np.searchsorted(starts, addresses, "right") - 1, 0)
+
+    def good(number: Any, at: Any) -> Any:
+        return may[at] & (addresses[number] >= starts[at]) & (nbytes[number] > 0) & (
+            nbytes[number] <= ends[at] - addresses[number])
+
+    for number in np.flatnonzero(~good(slice(None), found)).tolist():
+        # Those that begin before may go on longer.
+        every = np.flatnonzero(good(number, np.arange(len(starts))))
+        if not len(every):
+            raise ValueError(f"block {number}: {nbytes[number]} bytes at {addresses[number]:#x} are not registered "
+                             f"{where}, or may not be used so")
+        found[number] = every[-1]
+    return found
