@@ -24,10 +24,10 @@ import time
 import numpy as np
 
 PORT = 50054
-# Of each end's memory, in which places are chosen; behind it is what answers are written with.
-PLACES_BYTES, ANSWER_BYTES = 64 << 20, 8
+# Of each end's memory, in which places are chosen.
+BYTES = 64 << 20
 WARM, ROUNDS = 1, 10
-# While NIXL is asked again and again: its own threads, and soft-RoCE's, need the processor.
+# Between one question and the next: soft-RoCE's threads need the processor.
 PAUSE_S = 0.0005
 PATIENCE_S = 60.0
 
@@ -40,9 +40,13 @@ class Nixl:
         self._agent = nixl_agent(name, nixl_agent_config(enable_prog_thread=False))
         self._come = collections.deque()
 
-    def register(self, arrays):
+    @staticmethod
+    def pieces(arrays):
+        """Them as register() takes them fastest."""
+        return np.array([(array.ctypes.data, array.nbytes, 0) for array in arrays], np.uint64)
+
+    def register(self, pieces):
         """What ends it is returned."""
-        pieces = np.array([(array.ctypes.data, array.nbytes, 0) for array in arrays], np.uint64)
         made = self._agent.register_memory(pieces, "DRAM")
         return lambda: self._agent.deregister_memory(made)
 
@@ -55,10 +59,15 @@ class Nixl:
         name = self._agent.add_remote_agent(data)
         return name, lambda: self._agent.remove_remote_agent(name)
 
-    def answers(self, other, here, there):
-        """What says something to another agent; where something could be written does not matter."""
-        del here, there
-        return lambda: self._agent.send_notif(other, b"answer")
+    def go_on(self):
+        """Others need nothing of it."""
+
+    def close(self):
+        """It ends when nobody has it."""
+
+    def answer(self, other):
+        """Say something to another agent."""
+        self._agent.send_notif(other, b"answer")
 
     def writes(self, other, blocks):
         """What writes blocks, (n, 3) of here, there and bytes, and returns when that is answered."""
@@ -94,32 +103,46 @@ class Towline:
     def __init__(self, name):
         import towline                                          # pylint: disable=import-outside-toplevel
         own = os.environ["TOW_LAB_ADDRS"].split(",")[int(os.environ["TOW_LAB_NODE"])]
-        self._agent = towline.Agent(towline.Device(os.environ.get("TOW_DEVICE")), name, own)
+        self._dev = towline.Device(os.environ.get("TOW_DEVICE"))
+        self._agent = towline.Agent(self._dev, name, own)
 
-    def register(self, arrays):
+    @staticmethod
+    def pieces(arrays):
+        """Them as register() takes them."""
+        return arrays
+
+    def register(self, pieces):
         """What ends it is returned."""
-        return self._agent.register(*arrays).close
+        return self._agent.register(*pieces).close
 
     def metadata(self):
         """What the other end is to know."""
         return self._agent.metadata()
 
     def connect(self, data):
-        """An agent, and what forgets it."""
+        """An agent, and what forgets it, which its end does."""
         other = self._agent.connect(data, PATIENCE_S)
         return other, lambda: None
 
-    def answers(self, other, here, there):
-        """What says something to another agent, with a write from here to there."""
-        way = self._agent.prepare("write", other, np.array([[here, there, ANSWER_BYTES]]))
-        return lambda: way.post(b"answer").result(PATIENCE_S)
+    def go_on(self):
+        """Who connects to it waits for that."""
+        self._agent.progress()
+
+    def close(self):
+        """Others forget it."""
+        self._agent.close()
+        self._dev.close()
+
+    def answer(self, other):
+        """Say something to another agent."""
+        self._agent.notify(other, b"answer").result(PATIENCE_S)
 
     def writes(self, other, blocks):
         """What writes blocks, (n, 3) of here, there and bytes, and returns when that is answered."""
         way = self._agent.prepare("write", other, blocks)
 
         def write():
-            request = way.post(b"written")
+            request = way.post(notify=b"written")
             self.receive()
             request.result(PATIENCE_S)
         return write
@@ -132,15 +155,21 @@ class Towline:
 SIDES = {"towline": Towline, "nixl": Nixl}
 
 
+def hear(connection, agent):
+    """What the other end says, which may wait for our agent meanwhile."""
+    while not connection.poll(PAUSE_S):
+        agent.go_on()
+    return connection.recv()
+
+
 class End:
     """One node's end of one side."""
 
     def __init__(self, side, name):
         self.agent = SIDES[side](name)
-        self.memory = np.zeros(PLACES_BYTES + ANSWER_BYTES, np.uint8)
+        self.memory = np.zeros(BYTES, np.uint8)
         self.base = self.memory.ctypes.data
-        self.places = self.memory[:PLACES_BYTES]
-        self.agent.register([self.memory])
+        self.agent.register(self.agent.pieces([self.memory]))
 
     def meet(self, connection):
         """The other end's agent, and where its memory is."""
@@ -149,7 +178,7 @@ class End:
         other, _ = self.agent.connect(data)
         # Either end begins when both know each other.
         connection.send("met")
-        connection.recv()
+        hear(connection, self.agent)
         return other, base
 
 
@@ -158,24 +187,22 @@ class Server:
 
     def __init__(self, connection):
         self._connection = connection
-        self._ends, self._answers = {}, {}
+        self._ends, self._others = {}, {}
 
     def meet(self, side):
         """An end of this side."""
         end = self._ends[side] = End(side, f"{side}-server")
-        other, base = end.meet(self._connection)
-        place = PLACES_BYTES
-        self._answers[side] = end.agent.answers(other, end.base + place, base + place)
+        self._others[side], _ = end.meet(self._connection)
 
     def answer(self, side, count):
         """So many, with what was written, added up."""
         end = self._ends[side]
-        end.places[:] = 0
+        end.memory[:] = 0
         self._connection.send("ready")
         for _ in range(count):
             end.agent.receive()
-            self._answers[side]()
-        self._connection.send(int(end.places.sum(dtype=np.int64)))
+            end.agent.answer(self._others[side])
+        self._connection.send(int(end.memory.sum(dtype=np.int64)))
 
     def learn(self, side):
         """What an agent has registered, and then forget it."""
@@ -222,14 +249,14 @@ class Blocks:
         connection.send(("meet", side))
         other, base = self._end.meet(connection)
         chance = np.random.default_rng(1)
-        here, there = (chance.permutation(PLACES_BYTES // size)[:count] * size for _ in range(2))
+        here, there = (chance.permutation(BYTES // size)[:count] * size for _ in range(2))
         self._write = self._end.agent.writes(other, np.column_stack(
             (self._end.base + here, base + there, np.full(count, size))))
         self._bytes = count * size
 
     def take(self, number):
         """Milliseconds."""
-        self._end.places[:] = number
+        self._end.memory[:] = number
         self._connection.send(("answer", self._side, ROUNDS))
         self._connection.recv()
         took = []
@@ -256,17 +283,19 @@ class Register:
         connection.send(("meet", side))
         self._end.meet(connection)
         self._arrays = tensors(count, size)
+        self._pieces = self._end.agent.pieces(self._arrays)
 
     def take(self, number):
         """Milliseconds."""
         agent = SIDES[self._side](f"{self._side}-{number}")
         self._connection.send(("learn", self._side))
         before = time.monotonic()
-        end = agent.register(self._arrays)
+        end = agent.register(self._pieces)
         self._connection.send_bytes(agent.metadata())
-        self._connection.recv()
+        hear(self._connection, agent)
         took = 1000 * (time.monotonic() - before)
         end()
+        agent.close()
         return took
 
 
@@ -288,9 +317,10 @@ def compare(kind, sides, address, count, size, turns):
 def churn(side, count, size, rounds):
     """Registered, and not any more."""
     agent, arrays, took = SIDES[side](f"{side}-churn"), tensors(count, size), []
+    pieces = agent.pieces(arrays)
     for _ in range(rounds):
         before = time.monotonic()
-        agent.register(arrays)()
+        agent.register(pieces)()
         took.append(time.monotonic() - before)
     print(f"last_over_first {took[-1] / took[0]:.3f} first_ms {1000 * took[0]:.1f} "
           f"median_ms {1000 * statistics.median(took):.1f} last_ms {1000 * took[-1]:.1f}", flush=True)
