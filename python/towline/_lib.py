@@ -407,6 +407,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_channel_put": (c_int, [POINTER(ChannelStruct)]),
     "tow_arena_create": (c_int, [_P, POINTER(ArenaAttr), _O]),
     "tow_arena_destroy": (c_int, [_P]),
+    "tow_arena_adopt": (c_int, [_P, _P]),
     "tow_arena_alloc": (_P, [_P, c_size_t]),
     "tow_arena_free": (c_int, [_P, _P]),
     "tow_arena_find": (c_int, [_P, _P, _O, POINTER(c_uint64)]),
@@ -523,6 +524,33 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_numpy_calloc": (_P, [_P, c_size_t, c_size_t]),
     "tow_numpy_realloc": (_P, [_P, _P, c_size_t]),
     "tow_numpy_free": (None, [_P, _P, c_size_t]),
+}
+
+# What of the library is not bound, and why.
+UNBOUND = {
+    "tow_arena_aligned": "Arena.empty() aligns to 64 bytes",
+    "tow_arena_check": "each array is looked at as it dies",
+    "tow_arena_realloc": "an array has its size for good",
+    "tow_arena_usable": "as before",
+    "tow_arena_zeroed": "Arena.zeros() writes zeroes",
+    "tow_collective_wait": "tow_collective_wait_for() has a time-out",
+    "tow_edge_arm": "tow_edge_watch() calls",
+    "tow_group_rank": "World says it",
+    "tow_group_size": "as before",
+    "tow_memcpy": "a queue is used by entries, or by this",
+    "tow_numpy_destroy": "NumPy may have a handler for ever",
+    "tow_peer_disconnect": "it is everybody's: an administrator's call (towline peers)",
+    "tow_queue_progress": "tow_memcpy()'s",
+    "tow_queue_submit_and_wait": "_ring.c submits, and waits by tow_queue_enter()",
+    "tow_queue_submit_room": "as before",
+    "tow_region_unmap": "arrays may use the mapping until the region ends",
+    "tow_rendezvous_wait": "tow_rendezvous_get(), and the worker is driven",
+    "tow_tracer_alloc": "NumPy allocates by tow_numpy_malloc()",
+    "tow_tracer_allocated": "as before",
+    "tow_tracer_free": "as before",
+    "tow_tracer_freed": "as before",
+    "tow_work_fd": "it says nothing while nobody goes on with the communicator",
+    "tow_work_test": "tow_work_wait() for no time",
 }
 
 

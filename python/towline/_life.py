@@ -229,6 +229,12 @@ class Handle:
             parent.hold()
             self._parents += (parent,)
 
+    def keep_parent(self, parent: Handle) -> None:
+        """It uses that one, too, from now on."""
+        parent.keep()
+        with _lock:
+            self._parents += (parent,)
+
     @property
     def closed(self) -> bool:
         """Was it closed?  It may be used by arrays still."""

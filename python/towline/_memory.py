@@ -118,6 +118,20 @@ class Arena(Object):
         # towline.allocator()'s.
         self._handler: Any = None
 
+    def adopt(self, region: Region) -> None:
+        """Cut arrays out of a region, too, which is kept until the arena ends.
+
+        region: of the same device; the arena uses those 2 MiB of it that begin at multiples of 2 MiB, and
+        overwrites what was there.
+        Raises Error: EACCES: it is read-only; EBUSY: an arena has it; EINVAL: there are no such 2 MiB, or
+        it is of another device.  ValueError: another device's memory, which has no address.
+        """
+        if not region._address:
+            raise ValueError("another device's memory has no address")
+        with self._handle as pointer, region._handle as memory:
+            check(lib.tow_arena_adopt(pointer, memory), "giving an arena a region")
+            self._handle.keep_parent(region._handle)
+
     def empty(self, shape: Shape, dtype: Any = np.float64) -> Array:
         """An array with any contents, aligned to 64 bytes.
 

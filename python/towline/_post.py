@@ -213,12 +213,12 @@ class Prepared:
     def __len__(self) -> int:
         return self._count
 
-    def post(self, which: Any | None = None, notify: bytes | None = None,
+    def post(self, notify: bytes | None = None, which: Any | None = None,
              timeout: float | None = None) -> Post:
         """Begin: as often as one likes.
 
-        which: numbers of the blocks that are meant, an array of integers; None: all.
         notify: 1 to 2,016 bytes that the other agent is told when all of them are in place; None: nothing.
+        which: numbers of the blocks that are meant, an array of integers; None: all.
         timeout: of each part, in seconds, after which it is given up.
         Raises Error: ECONNRESET, ESTALE: the other one is lost.  ValueError: notify is too long;
         IndexError: there is no such block.

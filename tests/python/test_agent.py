@@ -95,10 +95,10 @@ def test_write_and_read(two):
     back.post().result(WAIT_S)
     assert (two.here[1, :2000] == np.arange(2000) + 2).all()
     two.here[0], two.there[:] = 7, 0
-    prepared.post([3, 5]).result(WAIT_S)
+    prepared.post(which=[3, 5]).result(WAIT_S)
     assert np.flatnonzero(two.there).tolist() == sorted(theirs[[3, 5]])
     with pytest.raises(IndexError):
-        prepared.post([2000])
+        prepared.post(which=[2000])
     assert two.two.notifications() == []
     two.one.notify(two.other, b"x" * 2016).result(WAIT_S)
     assert two.two.recv(WAIT_S) == ("one", b"x" * 2016)

@@ -80,6 +80,28 @@ def test_lifetime(dev, arena):
     assert arena.trim() == 4 * MIB and arena.stats().regions == 0
 
 
+def test_adopted(dev):
+    """A region that an arena was given stays as long as an array in it."""
+    arena, used = towline.Arena(dev, limit_bytes=1), used_bytes()
+    region = towline.Region(dev, 8 * MIB)
+    with pytest.raises(towline.Error):
+        arena.zeros(1000)
+    arena.adopt(region)
+    with pytest.raises(towline.Error) as caught:
+        arena.adopt(region)
+    assert caught.value.errno == errno.EBUSY
+    array = arena.zeros(1000)
+    begin, inside = (one.__array_interface__["data"][0] for one in (region.array(1), array))
+    assert begin <= inside < begin + 8 * MIB
+    region.close()
+    arena.close()
+    array[:] = 1
+    assert array.sum() == 1000 and used_bytes() > used
+    del array
+    gc.collect()
+    becomes(lambda: used_bytes() == used)
+
+
 def test_limits(dev, arena):
     """What is too much says so, and a fallback does not."""
     with towline.Arena(dev, limit_bytes=2 * MIB, region_bytes=2 * MIB) as small:
