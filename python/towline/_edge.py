@@ -33,6 +33,9 @@ def static_bytes(shape: Shape, dtype: Any, slots: int = 2) -> int:
     check(lib.tow_static_bytes(tensor_type(shape, dtype), slots, found), "a static edge")
     return found.value
 
+# How often an event loop looks whether the other end is there.
+LOOK_S = 0.002
+
 
 class Edge(Object):
     """An end of an edge.  Both are made, then connect().
@@ -69,6 +72,18 @@ class Edge(Object):
             result = lib.tow_edge_connect(pointer, milliseconds(timeout))
         waiting.over()
         check(result, f"connecting edge {self.name}")
+
+    async def connected(self, timeout: float | None = 30.0) -> None:
+        """As connect(), in asyncio, which looks now and then; other edges go on meanwhile."""
+        until = Deadline(timeout)
+        while True:
+            with self._handle as pointer:
+                result = lib.tow_edge_connect(pointer, 1)
+            if result != -errno.ETIMEDOUT or until.over:
+                check(result, f"connecting edge {self.name}")
+                return
+            self.worker.progress()
+            await asyncio.sleep(LOOK_S)
 
     @property
     def pending(self) -> int:

@@ -62,6 +62,16 @@ class Mailbox(Object):
             raise
         return line
 
+    async def connected(self, peer: Peer, name: str, timeout: float | None = 30.0) -> Line:
+        """As connect(), in asyncio."""
+        line = self._begin(peer, name, timeout)
+        try:
+            await self._until(line._look_open)
+        except BaseException:
+            line.close()
+            raise
+        return line
+
     def _begin(self, peer: Peer, name: str, timeout: float | None) -> Line:
         """A line that is not open yet."""
         made = ctypes.c_void_p()

@@ -445,6 +445,22 @@ def test_receiver_again(children, arena, worker, peer):
         tx.close()
 
 
+def test_connecting_in_asyncio(worker, peer):
+    """Ends of edges and lines find each other in one event loop, or time is over."""
+    async def main():
+        tx, lonely = (worker.static_sender(peer, name, 4, "f4") for name in ("edge", "nobody"))
+        rx, box = worker.static_receiver(peer, "edge", 4, "f4"), worker.mailbox("box")
+        *_, line = await asyncio.gather(rx.connected(WAIT_S), tx.connected(WAIT_S),
+                                        worker.mailbox().connected(peer, "box", WAIT_S))
+        await asyncio.gather(tx.send(np.ones(4, "f4")), line.post(b"there"))
+        assert (await rx.receive())[1].sum() == 4 and await (await box.accepted()).receive() == b"there"
+        for missing in (lonely.connected(0.05), worker.mailbox().connected(peer, "nobody", 0.05)):
+            with pytest.raises(towline.Timeout):
+                await missing
+
+    asyncio.run(main())
+
+
 def test_static_asyncio(worker, arena, peer):
     """A producer and a consumer in one event loop, and another task beside them."""
     tx, rx = static(worker, peer, slots=2)

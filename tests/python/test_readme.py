@@ -10,13 +10,14 @@ import contextlib
 import inspect
 import os
 import pathlib
+import pickle
 import re
 
 import numpy as np
 import pytest
 
 import towline
-from conftest import MIB, own_address
+from conftest import MIB, becomes, own_address
 
 README = pathlib.Path(__file__).resolve().parents[2] / "python/README.md"
 TEXT = README.read_text(encoding="utf-8").partition("\n## PyTorch\n")[0]
@@ -145,9 +146,31 @@ def queue(_, block):
                    for near, far in zip(offsets, remote_offsets))
 
 
+def agents(rank, block):
+    """Two blocks, and what is told of them."""
+    file = pathlib.Path(f"/run/agent-{os.getppid()}")
+    cache, blocks = np.zeros(MIB, "u1"), np.arange(MIB, dtype="u4").astype("u1")
+
+    def put(*what):
+        file.with_suffix(".new").write_bytes(pickle.dumps(what))
+        file.with_suffix(".new").rename(file)
+
+    def get():
+        becomes(file.exists)
+        return pickle.loads(file.read_bytes())
+
+    with towline.Device() as dev:
+        left = execute(block.split("\n\n")[rank], dev=dev, cache=cache, blocks=blocks, put=put, get=get)
+        assert rank or left["told"] == b"both are there" and left["name"]
+        assert rank or np.array_equal(cache[:8192], np.concatenate([blocks[:4096], blocks[8192:12288]]))
+        left["agent"].close()
+    if not rank:
+        file.unlink()
+
+
 # In the README's order, each with the number of its processes.
 CASES = [(trains, 3), (calls, 2), (letter, 2), (edge, 2), (mailbox, 2), (parameters, 3),
-         (jobs, 3), (queue, 1)]
+         (jobs, 3), (queue, 1), (agents, 2)]
 
 
 def test_every_block():
