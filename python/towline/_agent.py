@@ -107,7 +107,7 @@ class _Loop:
         except (Error, ValueError):
             # Who waits finds out by asking.
             self._stop()
-        self._agent._tell()
+            self._agent._tell()
 
     def _tick(self) -> None:
         if self._fds:
@@ -369,9 +369,17 @@ class Agent:
 
     def progress(self, timeout: float | None = 0) -> None:
         """See to what has come and what has ended; wait for something, in seconds, if there is nothing."""
+        self._progress(timeout, self._moved)
+
+    def _progress(self, timeout: float | None, seen: int) -> None:
+        """Until something has happened since @seen was self._moved."""
         until = Deadline(timeout)
-        while not self._go_on() and not until.over:
+        while True:
+            self._go_on()
             with self._lock:
+                # Who changes it has the lock, and wakes those that sleep afterwards.
+                if self._moved != seen or until.over:
+                    return
                 self._sleeping += 1
             try:
                 self._poll.poll(min(until.left, TICK_S))
@@ -386,8 +394,7 @@ class Agent:
             raise ValueError("it is closed")
         self._queue._handle.claim()
 
-    def _go_on(self) -> bool:
-        """Has anything happened?"""
+    def _go_on(self) -> None:
         self._open()
         before = self._moved
         self._queue.progress(0)
@@ -403,11 +410,11 @@ class Agent:
             while self._waiting and self._waiting[0]._begin():
                 self._waiting.popleft()
                 self._moved += 1
-        self._tell()
-        return self._moved != before
+        if self._moved != before:
+            self._tell()
 
     def _tell(self) -> None:
-        """Call what is to be called, without the lock, and wake who sleeps."""
+        """Something has happened: call what is to be called, without the lock, and wake who sleeps."""
         for line in taken(self._over):
             line.close()
         for post in taken(self._finished):
@@ -508,11 +515,12 @@ class Agent:
     def _wait(self, look: Callable[[], Found | None], timeout: float | None, what: str) -> Found:
         until = Deadline(timeout)
         while True:
+            seen = self._moved
             found = look()
             if found is not None:
                 return found
             over = until.over
-            self.progress(until.left)
+            self._progress(until.left, seen)
             if over and (found := look()) is None:
                 raise failure(-errno.ETIMEDOUT, what)
 

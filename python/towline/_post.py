@@ -161,6 +161,7 @@ class Post:
                 self._agent._waiting.remove(self)
             self._todo.clear()
             self._see()
+            self._agent._moved += 1
         self._agent._tell()
         return True
 

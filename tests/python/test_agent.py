@@ -282,6 +282,7 @@ def test_threads(two):
 
     threads = [threading.Thread(target=work, args=(first,)) for first in range(0, 400, 100)]
     two.here[0, :400] = np.arange(400)
+    begin = time.monotonic()
     for thread in threads:
         thread.start()
     for _ in range(200):
@@ -289,6 +290,8 @@ def test_threads(two):
     for thread in threads:
         thread.join()
     assert not wrong and (two.there[:400] == np.arange(400)).all()
+    # Who sleeps while another thread finds that its post has ended is woken, and waits for no tick.
+    assert time.monotonic() - begin < 20
 
 
 def serve(path, name):
