@@ -142,9 +142,8 @@ class Towline:
         way = self._agent.prepare("write", other, blocks)
 
         def write():
-            request = way.post(notify=b"written")
+            way.post(notify=b"written").result(PATIENCE_S)
             self.receive()
-            request.result(PATIENCE_S)
         return write
 
     def receive(self):
