@@ -28,10 +28,12 @@ from ._device import Device
 from ._lib import MAILBOX_NEWS, Deadline, Error, check, failure, lib
 from ._mailbox import Line
 from ._memory import Arena
-from ._post import Post, Prepared, RemoteAgent, payload_of, taken
+from ._life import uninterrupted
+from ._post import Post, Prepared, RemoteAgent, called, payload_of, taken
 from ._queue import Queue
 from ._registered import Memory, Registration, Registry, There, places_of
 from ._remote import Right
+from ._wakes import PARTING_S, Loop, Pipe
 from ._worker import TICK_S, Worker, wake
 
 VERSION = 1
@@ -40,10 +42,12 @@ LINKS = "/sys/class/infiniband"
 ARENA_BYTES = 4 << 20
 BACKLOG = 64
 TOKEN_BYTES, NAME_BYTES = 16, 255
-# Notifications that have come and were not taken: of more who sends them has to wait.
-CAME_MAX = 65536
-# How long closing waits until others have room for what they are to be told.
-PARTING_S = 1.0
+# Other agents' lines: of those that have connected, and those that were connected to.
+LINES = 1024
+# Notifications of one that have come and were not taken: of more it has to wait.
+UNTAKEN_MAX = 1024
+# How long a line may take to say whose it is.
+HELLO_S = 10.0
 RIGHT_OF = {"write": Right.WRITE, "read": Right.READ}
 
 Found = TypeVar("Found")
@@ -70,51 +74,6 @@ def _own_address(dev: Device) -> str:
     return min(found)[1]
 
 
-class _Loop:
-    """What an event loop needs while somebody in it waits for the agent."""
-
-    def __init__(self, agent: Agent, loop: asyncio.AbstractEventLoop) -> None:
-        self._agent = agent
-        self._loop = loop
-        self._users = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._fds: tuple[int, ...] = ()
-
-    def __enter__(self) -> None:
-        self._users += 1
-        if not self._fds:
-            self._fds = self._agent._fds
-            for fd in self._fds:
-                self._loop.add_reader(fd, self._look)
-            self._timer = self._loop.call_later(TICK_S, self._tick)
-
-    def __exit__(self, *_: Any) -> None:
-        self._users -= 1
-        if not self._users:
-            self._stop()
-            self._agent._loops.pop(self._loop, None)
-
-    def _stop(self) -> None:
-        for fd in self._fds:
-            self._loop.remove_reader(fd)
-        self._fds = ()
-        if self._timer:
-            self._timer.cancel()
-
-    def _look(self) -> None:
-        try:
-            self._agent.progress()
-        except (Error, ValueError):
-            # Who waits finds out by asking.
-            self._stop()
-            self._agent._tell()
-
-    def _tick(self) -> None:
-        if self._fds:
-            self._timer = self._loop.call_later(TICK_S, self._tick)
-            self._look()
-
-
 class _Inbox:
     """A line, and whose it is, as soon as that has come."""
 
@@ -122,6 +81,12 @@ class _Inbox:
         self.line = line
         self.token = token
         self.name = name
+        self.untaken = 0
+        self._until = Deadline(HELLO_S)
+
+    def late(self) -> bool:
+        """Should it have come?"""
+        return self._until.over
 
 
 # By the number that the library's function is passed.
@@ -142,6 +107,7 @@ class Agent:
     name: what others know it by, up to 255 bytes; None: one that nobody else has.
     address: under which other nodes reach this one: "192.0.2.1"; None: the device's own.
     entries: how many parts of posts may be on their way at once; others wait for them.
+    It knows up to 1,024 lines: agents that have connected to it, and those that it has connected to.
 
     Any number of threads may use it.  Nothing is done but in calls: of who waits, of progress(), or of an
     event loop in which something is awaited.  close(), which leaving a with block does, waits for
@@ -161,36 +127,39 @@ class Agent:
         self.address = address or _own_address(dev)
         self._registry = Registry(dev, self._token, self._unused)
         self._lock = threading.RLock()
+        # Something has: self._moved, which has grown then.
+        self._changed = threading.Condition(self._lock)
         self._moved = 0
+        self._polling = False
         self._others: dict[str, RemoteAgent] = {}
+        self._meeting: set[str] = set()
         self._tellers: set[RemoteAgent] = set()
         self._lines: dict[int, _Inbox] = {}
         self._told: collections.deque[int | None] = collections.deque()
-        self._came: collections.deque[tuple[str, bytes]] = collections.deque()
+        self._unnamed: collections.deque[_Inbox] = collections.deque()
+        self._came: collections.deque[tuple[_Inbox, bytes]] = collections.deque()
         self._waiting: collections.deque[Post] = collections.deque()
         self._finished: collections.deque[Post] = collections.deque()
         self._losses: collections.deque[tuple[str, Error]] = collections.deque()
         self._over: collections.deque[Line] = collections.deque()
         self._lost: list[Callable[[str, Error], Any]] = []
-        self._sleeping = 0
         self._sleepers: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
-        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, Loop] = {}
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(dev, ARENA_BYTES))
-            self._worker = stack.enter_context(Worker(dev, arena))
+            self._worker = stack.enter_context(Worker(dev, arena, entries=LINES))
             self._box = stack.enter_context(self._worker.mailbox(self._token, backlog=BACKLOG))
             self._queue = stack.enter_context(Queue(dev, entries))
             _agents[id(self)] = self
             with self._box._handle as box:
                 check(lib.tow_mailbox_watch(box, _news, id(self)), "an agent's mailbox")
-            # Wakes threads that sleep, one for each byte.
-            self._wakes, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-            for fd in (self._wakes, self._wake):
-                stack.callback(os.close, fd)
+            self._pipe = Pipe()
+            stack.callback(self._pipe.close)
             self._fds = (self._queue.fileno(), self._worker.fileno())
             self._poll = stack.enter_context(select.epoll())
-            for fd in (*self._fds, self._wakes):
-                self._poll.register(fd, select.EPOLLIN | select.EPOLLPRI)
+            # What becomes of peers lines tell.
+            for fd, events in zip((*self._fds, self._pipe.fd), (0, select.EPOLLPRI, 0), strict=True):
+                self._poll.register(fd, select.EPOLLIN | events)
             self._stack = stack.pop_all()
 
     # ---- memory ----
@@ -200,8 +169,8 @@ class Agent:
 
         objects: NumPy arrays, tensors, and others as towline takes arrays; Regions; or pairs (address, bytes),
         of memory that stays there until the registration is closed.
-        An array that is a part of another one registers all of that, once for all its parts; what lies
-        side by side is registered as one, whole pages.  What is registered already costs nothing.
+        A NumPy array that is a part of another one registers all of that, once for all its parts; what lies
+        side by side is registered as one.  What is registered already costs nothing.
         Others know of it by metadata() that is asked for afterwards.
 
         Raises Error: EFAULT: there is no such memory; ENOMEM: also for RLIMIT_MEMLOCK; EDQUOT, ENOSPC.
@@ -243,58 +212,72 @@ class Agent:
 
     def _connecting(self, metadata: bytes, timeout: float | None) -> Steps[RemoteAgent]:
         token, name, address, memory = _parsed(metadata)
-        until = Deadline(timeout)
-        other = self._others.get(token)
-        if other is None:
-            request = self.device.connect([address], timeout)[0]
-            yield request
-            peer = request.result(0)
-            line = self._box._begin(peer, token, None if timeout is None else until.left)
-            try:
-                yield line._look_open
-                yield lambda: line._try(f"{self._token} {self.name}".encode())
-            except BaseException:
-                line.close()
-                raise
+        self._open()
+        other = None
+        while other is None:
             with self._lock:
-                other = self._others.setdefault(token, RemoteAgent(token, name, peer, line))
-                if other._line is line:
-                    self._lines[line._handle.pointer or 0] = _Inbox(line, token, name)
-                    self._told.append(line._handle.pointer)
-                else:
-                    # Another thread has connected meanwhile.
-                    self._over.append(line)
+                other, meets = self._others.get(token), token in self._meeting
+                if other is None and not meets:
+                    self._meeting.add(token)
+            if other is None and meets:
+                # Somebody else connects to it: there is one line.
+                yield lambda: None if token in self._meeting else True
+            elif other is None:
+                try:
+                    other = yield from self._meet(token, name, address, timeout)
+                finally:
+                    with self._lock:
+                        self._meeting.discard(token)
+                        self._moved += 1
+                    self._tell()
         with self._lock:
-            other._memory = memory
+            other._know(memory)
         return other
 
-    def prepare(self, operation: str, other: RemoteAgent, blocks: Any,
-                timeout: float | None = 30.0) -> Prepared:
+    def _meet(self, token: str, name: str, address: str, timeout: float | None) -> Steps[RemoteAgent]:
+        until = Deadline(timeout)
+        request = self.device.connect([address], timeout)[0]
+        yield request
+        peer = request.result(0)
+        line = self._box._begin(peer, token, None if timeout is None else until.left)
+        try:
+            yield line._look_open
+            yield lambda: line._try(f"{self._token} {self.name}".encode())
+        except BaseException:
+            line.close()
+            peer.close()
+            raise
+        with self._lock:
+            other = RemoteAgent(token, name, peer, line)
+            self._others[token] = other
+            self._lines[line._handle.pointer or 0] = _Inbox(line, token, name)
+            self._told.append(line._handle.pointer)
+            self._pipe.fill()
+        return other
+
+    def prepare(self, operation: str, other: RemoteAgent, blocks: Any) -> Prepared:
         """Look up where blocks are, here and there, for any number of posts.
 
         operation: "write", from here to there, or "read", from there to here.
         blocks: an int64 array, or what numpy.asarray() makes one of, of shape (blocks, 3): the address here,
         the address in the other process, bytes.  All of them are registered.
-        timeout: in seconds.
         It keeps what is registered here; what the other one takes back its posts end with ESTALE for.
         Raises Error: ENOENT: the other one has taken it back; as RemoteAgent.error.  ValueError: a block is not
-        registered, or may not be written, or is empty.
+        registered, or may not be used so, or is empty.
         """
-        return self._walk(self._preparing(operation, other, blocks, timeout))
+        return self._walk(self._preparing(operation, other, blocks))
 
-    async def prepared(self, operation: str, other: RemoteAgent, blocks: Any,
-                       timeout: float | None = 30.0) -> Prepared:
+    async def prepared(self, operation: str, other: RemoteAgent, blocks: Any) -> Prepared:
         """As prepare(), in asyncio."""
-        return await self._walked(self._preparing(operation, other, blocks, timeout))
+        return await self._walked(self._preparing(operation, other, blocks))
 
-    def _preparing(self, operation: str, other: RemoteAgent, blocks: Any,
-                   timeout: float | None) -> Steps[Prepared]:
+    def _preparing(self, operation: str, other: RemoteAgent, blocks: Any) -> Steps[Prepared]:
         right = RIGHT_OF[operation]
         table = np.asarray(blocks, np.int64)
         if table.ndim != 2 or table.shape[1] != 3 or not len(table):
             raise ValueError(f"blocks are of shape {table.shape}, not (any, 3)")
-        if other.error:
-            raise other.error
+        self._open()
+        other._usable()
         mine, theirs = self._registry.listed(), other._memory
         here, there, nbytes = (np.ascontiguousarray(column) for column in table.T)
         # What is read is written here.
@@ -303,16 +286,23 @@ class Agent:
         pairs = places * len(theirs) + remotes
         used = np.unique(pairs).tolist()
         names = {(theirs[pair % len(theirs)].name, right) for pair in used} - other._remotes.keys()
-        requests = self.device.resolve([(other._peer, *name) for name in names], timeout)
-        for name, request in zip(names, requests, strict=False):
+        # It has said that it has them: there is nothing to wait for.
+        requests = self.device.resolve([(other._peer, *name) for name in names], 0)
+        for name, request in zip(names, requests, strict=True):
             yield request
-            other._remotes.setdefault(name, request.result(0))
+            other._usable()
+            with self._lock:
+                other._remotes.setdefault(name, request.result(0))
         parts = []
         for pair in used:
             memory, found = mine[pair // len(theirs)], theirs[pair % len(theirs)]
             numbers = np.flatnonzero(pairs == pair)
             with self._lock:
-                remote = other._remotes[found.name, right]
+                other._usable()
+                # It may have told anew what it has, meanwhile.
+                remote = other._remotes.get((found.name, right))
+                if remote is None:
+                    raise failure(-errno.ENOENT, f"memory of {other.name}")
                 way = other._ways.get((memory, remote))
                 if way is None:
                     way = self._queue.transfer(memory.place, remote)
@@ -332,6 +322,7 @@ class Agent:
 
         ESTALE: its process has ended, or it was closed; ECONNRESET: its node is lost.  Also of agents that
         have connected to this one.  What was on its way to it ends with an error; it may come back as a new one.
+        What the function raises is logged, and no matter, as with posts' callbacks.
         """
         self._lost.append(function)
 
@@ -357,14 +348,24 @@ class Agent:
         return await self._until(self._next)
 
     def _next(self) -> tuple[str, bytes] | None:
-        with contextlib.suppress(IndexError):
-            return self._came.popleft()
-        return None
+        with self._lock:
+            if not self._came:
+                return None
+            inbox, message = self._came.popleft()
+            inbox.untaken -= 1
+            if inbox.untaken == UNTAKEN_MAX - 1:
+                # There may be more in the line.
+                self._told.append(inbox.line._handle.pointer)
+                self._pipe.fill()
+            return inbox.name, message
 
     # ---- going on ----
 
     def fileno(self) -> int:
-        """For select and poll: to be read from, progress() has something to do."""
+        """For select and poll: to be read from, progress() has something to do.
+
+        Afterwards all is to be asked for that may have come: notifications() and posts' done().
+        """
         return self._poll.fileno()
 
     def progress(self, timeout: float | None = 0) -> None:
@@ -376,108 +377,126 @@ class Agent:
         until = Deadline(timeout)
         while True:
             self._go_on()
-            with self._lock:
-                # Who changes it has the lock, and wakes those that sleep afterwards.
+            with self._changed:
+                # Who changes it has the lock, and wakes others afterwards.
                 if self._moved != seen or until.over:
                     return
-                self._sleeping += 1
+                # One thread waits for the descriptors, others for it.
+                if self._polling:
+                    self._changed.wait(min(until.left, TICK_S))
+                    continue
+                self._polling = True
             try:
                 self._poll.poll(min(until.left, TICK_S))
             finally:
-                with self._lock:
-                    self._sleeping -= 1
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._wakes, 1)
+                with self._changed:
+                    self._polling = False
+                    self._changed.notify_all()
 
     def _open(self) -> None:
+        self._queue._handle.claim()
         if self.closed:
             raise ValueError("it is closed")
-        self._queue._handle.claim()
 
     def _go_on(self) -> None:
         self._open()
         before = self._moved
-        self._queue.progress(0)
-        self._worker.progress(0)
-        with self._lock:
-            for _ in range(len(self._told)):
-                if len(self._came) >= CAME_MAX:
-                    break
-                self._look_at(self._told.popleft())
-                self._moved += 1
-            for other in list(self._tellers):
-                self._look_whether_told(other)
-            while self._waiting and self._waiting[0]._begin():
-                self._waiting.popleft()
-                self._moved += 1
-        if self._moved != before:
-            self._tell()
+        try:
+            with uninterrupted():
+                self._queue.progress(0)
+                self._worker.progress(0)
+                with self._lock:
+                    self._pipe.empty()
+                    self._look()
+        finally:
+            if self._moved != before:
+                self._tell()
+
+    def _look(self) -> None:
+        """What has happened to lines, who was told, and what there is room for."""
+        while self._told:
+            self._look_at(self._told.popleft())
+            self._moved += 1
+        while self._unnamed and (self._unnamed[0].token or self._unnamed[0].late()):
+            inbox = self._unnamed.popleft()
+            if not inbox.token:
+                self._lose(inbox, failure(-errno.ETIMEDOUT, "an agent"))
+        for other in list(self._tellers):
+            self._look_whether_told(other)
+        while self._waiting and self._waiting[0]._begin():
+            self._waiting.popleft()
+            self._moved += 1
 
     def _tell(self) -> None:
-        """Something has happened: call what is to be called, without the lock, and wake who sleeps."""
+        """Something has happened: call what is to be called, without the lock, and wake who waits."""
         for line in taken(self._over):
             line.close()
         for post in taken(self._finished):
             for function in post._callbacks:
-                function(post)
+                called(function, post)
         for loss in taken(self._losses):
             for lost in list(self._lost):
-                lost(*loss)
-        with self._lock:
-            sleepers, count = list(self._sleepers), self._sleeping
+                called(lost, *loss)
+        with self._changed:
+            self._changed.notify_all()
+            sleepers = list(self._sleepers)
+            # Also if a line that was closed has brought news.
+            if self._polling or self._told:
+                self._pipe.fill()
         for sleeper in sleepers:
             wake(*sleeper)
-        if count:
-            with contextlib.suppress(BlockingIOError):
-                os.write(self._wake, bytes(count))
 
     def _look_at(self, pointer: int | None) -> None:
         """Something has happened to a line; None: there is one to accept."""
         if pointer is None:
             while (line := self._box._accept()) is not None:
-                self._lines[line._handle.pointer or 0] = _Inbox(line)
+                inbox = _Inbox(line)
+                self._lines[line._handle.pointer or 0] = inbox
+                self._unnamed.append(inbox)
                 self._told.append(line._handle.pointer)
             return
-        inbox = self._lines.get(pointer)
-        if inbox is None:
+        if pointer not in self._lines:
             return
+        inbox = self._lines[pointer]
         try:
-            while len(self._came) < CAME_MAX and (message := inbox.line.test()) is not None:
+            # What is not taken here stays in the line, and who sends finds no room there.
+            while inbox.untaken < UNTAKEN_MAX and (message := inbox.line.test()) is not None:
                 if inbox.token is None:
                     inbox.token, inbox.name = _hello(message)
                 else:
-                    self._came.append((inbox.name, message))
-            if len(self._came) >= CAME_MAX:
-                self._told.append(pointer)
+                    inbox.untaken += 1
+                    self._came.append((inbox, message))
             other = self._others.get(inbox.token or "")
             if other is not None and other._line is inbox.line:
                 self._send(other)
         except Error as error:
-            self._lose(pointer, error)
+            self._lose(inbox, error)
         except ValueError:
-            self._lose(pointer, failure(-errno.EPROTO, "an agent"))
+            self._lose(inbox, failure(-errno.EPROTO, "an agent"))
 
     def _send(self, other: RemoteAgent) -> None:
         """What it is to be told, as far as there is room."""
+        if other.error:
+            self._not_told(other, other.error)
+            return
         try:
             while other._outgoing:
                 message, post = other._outgoing[0]
-                if other.error:
-                    raise other.error
                 if other._line._try(message) is None:
                     return
                 other._outgoing.popleft()
                 other._telling.append((other._line._info().sent, post))
                 self._tellers.add(other)
         except Error as error:
-            self._lose(other._line._handle.pointer or 0, error)
+            inbox = self._lines.get(other._line._handle.pointer or 0)
+            if inbox is not None and inbox.line is other._line:
+                self._lose(inbox, error)
             self._not_told(other, error)
 
     def _look_whether_told(self, other: RemoteAgent) -> None:
         there = other._line._info().there
         while other._telling and other._telling[0][0] <= there:
             other._telling.popleft()[1]._end(None)
-            self._moved += 1
         if not other._telling:
             self._tellers.discard(other)
 
@@ -486,23 +505,25 @@ class Agent:
             post._end(error)
         self._tellers.discard(other)
 
-    def _lose(self, pointer: int, error: Error) -> None:
-        inbox = self._lines.get(pointer)
-        if inbox is None:
+    def _lose(self, inbox: _Inbox, error: Error) -> None:
+        """A line has ended.  Whose it is is lost if it has no other one."""
+        if self._lines.pop(inbox.line._handle.pointer or 0, None) is None:
             return
-        for at in [at for at, one in self._lines.items() if one is inbox or one.token and one.token == inbox.token]:
-            self._over.append(self._lines.pop(at).line)
-        other = self._others.pop(inbox.token or "", None)
-        if other is not None:
+        self._over.append(inbox.line)
+        other = self._others.get(inbox.token or "")
+        if other is not None and other._line is inbox.line:
+            del self._others[other._token]
+            # What came there in time did.
+            self._look_whether_told(other)
             other.error = error
             self._not_told(other, error)
             other._forget()
-        if inbox.token is not None:
+        if inbox.token and not any(one.token == inbox.token for one in self._lines.values()):
             self._losses.append((inbox.name, error))
 
     def _post(self, post: Post) -> None:
         self._open()
-        with self._lock:
+        with uninterrupted(), self._lock:
             if post._other.error:
                 raise post._other.error
             if self._waiting or not post._begin():
@@ -520,23 +541,31 @@ class Agent:
             if found is not None:
                 return found
             over = until.over
-            self._progress(until.left, seen)
+            try:
+                self._progress(until.left, seen)
+            except ValueError:
+                # It was closed meanwhile, which has ended what there was.
+                if (found := look()) is None:
+                    raise
             if over and (found := look()) is None:
                 raise failure(-errno.ETIMEDOUT, what)
 
     async def _until(self, look: Callable[[], Found | None]) -> Found:
+        found = look()
+        if found is not None:
+            return found
+        self._open()
         loop = asyncio.get_running_loop()
-        with self._loops.setdefault(loop, _Loop(self, loop)):
+        with self._loops.setdefault(loop, Loop(self, loop)):
             while True:
-                found = look()
-                if found is not None:
-                    return found
                 sleeper = (loop, loop.create_future())
                 self._sleepers.add(sleeper)
                 try:
                     # First: what comes while this looks wakes it.
-                    self.progress()
                     found = look()
+                    if found is None:
+                        self.progress()
+                        found = look()
                     if found is not None:
                         return found
                     await sleeper[1]
@@ -581,36 +610,62 @@ class Agent:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self.closed:
+        if self.closed or not self._queue._handle.ours:
             return
         error = error or (None, None, None)
-        if error[0] is None and self._queue._handle.ours:
-            # Unless the device is gone.
-            with contextlib.suppress(Error):
-                while self._waiting or self._queue.in_flight:
-                    self.progress(None)
-                until = Deadline(PARTING_S)
-                while any(other._outgoing for other in self._others.values()) or self._tellers:
-                    if until.over:
-                        break
-                    self.progress(until.left)
+        # Unless the device is gone.
+        with contextlib.suppress(Error):
+            if error[0] is None:
+                self._finish()
         with self._lock:
+            if self.closed:
+                return
             self.closed = True
-            waiting, self._waiting = self._waiting, collections.deque()
-            for post in waiting:
-                post._todo.clear()
-                post._error = post._error or failure(-errno.ECANCELED, "blocks")
-                post._see()
-        self._queue.__exit__(*error)
+        # The last one first.
+        stack = contextlib.ExitStack()
+        stack.push(self._stack)
+        for step in (self._registry.close, self._tell, self._cancel):
+            stack.callback(step)
+        stack.push(self._queue)
+        stack.callback(self._nobody_waits)
+        stack.__exit__(*error)
+
+    def _finish(self) -> None:
+        """Until what is on its way has ended, and others have been told what there is room for."""
+        while True:
+            seen = self._moved
+            if not self._waiting and not self._queue.in_flight:
+                break
+            self._progress(None, seen)
+        until = Deadline(PARTING_S)
+        while not until.over:
+            seen = self._moved
+            with self._lock:
+                if not self._tellers and not any(other._outgoing for other in self._others.values()):
+                    break
+            self._progress(until.left, seen)
+
+    def _nobody_waits(self) -> None:
+        """Before descriptors are closed: no thread, nor any loop, looks at them any more."""
+        for one in list(self._loops.values()):
+            one.end()
+        with self._changed:
+            while self._polling:
+                self._pipe.fill()
+                self._changed.wait(TICK_S)
+
+    def _cancel(self) -> None:
+        """What has not ended is cancelled."""
+        canceled = failure(-errno.ECANCELED, "an agent was closed")
         with self._lock:
-            canceled = failure(-errno.ECANCELED, "a notification")
+            for post in taken(self._waiting):
+                post._todo.clear()
+                post._error = post._error or canceled
+                post._see()
             for other in self._others.values():
                 other.error = canceled
                 self._not_told(other, canceled)
                 other._forget()
-        self._tell()
-        self._registry.close()
-        self._stack.__exit__(*error)
 
 
 def _hello(message: bytes) -> tuple[str, str]:
@@ -632,6 +687,6 @@ def _parsed(metadata: bytes) -> tuple[str, str, str, list[There]]:
                   for start, end, export, right in said["memory"]]
         if any(not 0 < one.start < one.end < 1 << 63 for one in memory):
             raise ValueError
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
         raise ValueError("that is no metadata of an agent's, or of another version's") from error
     return token, name, address, sorted(memory)

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import hashlib
 import re
+import threading
 from typing import Any
 from collections.abc import Callable, Iterable, Sequence
 
@@ -51,6 +52,7 @@ class Device(Object):
               f"opening device {name}" if name else "opening a device")
         self._own(Handle(made.value, lib.tow_device_close))
         self._lookups: Lookups | None = None
+        self._looking = threading.Lock()
 
     def join(self, job: str | bytes) -> None:
         """Enter a job: names are looked up among those of its processes.
@@ -80,9 +82,11 @@ class Device(Object):
         return str(attr.device_name.decode())
 
     def _looks(self) -> Lookups:
-        if self._lookups is None:
-            self._lookups = Lookups(self)
-        return self._lookups
+        self._handle.claim()
+        with self._looking:
+            if self._lookups is None:
+                self._lookups = Lookups(self)
+            return self._lookups
 
     def resolve(self, names: Iterable[tuple[Peer, str, Right]],
                 timeout: float | None = 10.0) -> list[Any]:
@@ -149,6 +153,9 @@ def _maker(kind: Any, release: Any, *about: Any) -> Callable[[int], Any]:
         except ValueError:
             release(pointer)
             return None
+        except BaseException:
+            release(pointer)
+            raise
         return made
     return make
 

@@ -130,6 +130,16 @@ calling = _Calling()
 _postponed: collections.deque[Callable[[], None]] = collections.deque()
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C comes when all of it is done."""
+    calling.begin()
+    try:
+        yield
+    finally:
+        calling.end()
+
+
 class Interruptible:
     """Within it a call of the library's that waits ends when a signal's handler raises.
 

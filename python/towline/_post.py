@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import errno
 import functools
+import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ._registered import Memory, There
 
 Found = TypeVar("Found")
+# As concurrent.futures has it.
+_LOG = logging.getLogger("towline")
 
 
 def taken(queue: collections.deque[Found]) -> Iterator[Found]:
@@ -34,9 +37,21 @@ def taken(queue: collections.deque[Found]) -> Iterator[Found]:
 
 
 def payload_of(payload: bytes) -> bytes:
+    """A notification's.  ValueError: it is too short or too long; TypeError: it is no bytes."""
+    if not isinstance(payload, (bytes, bytearray, memoryview)):
+        raise TypeError(f"a notification is of bytes, and not {type(payload).__name__}")
+    payload = bytes(payload)
     if not 0 < len(payload) <= MESSAGE_MAX:
         raise ValueError(f"a notification has 1 to {MESSAGE_MAX} bytes")
-    return bytes(payload)
+    return payload
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> None:
+    """Call a function of the program's; what it raises is for nobody here."""
+    try:
+        function(*arguments)
+    except Exception:   # pylint: disable=broad-exception-caught
+        _LOG.exception("exception calling callback for %r", arguments[0])
 
 
 class RemoteAgent:
@@ -59,6 +74,20 @@ class RemoteAgent:
         # What it is to be told, and what is on its way to it: up to which place of the line's.
         self._outgoing: collections.deque[tuple[bytes, Post]] = collections.deque()
         self._telling: collections.deque[tuple[int, Post]] = collections.deque()
+
+    def _usable(self) -> None:
+        if self.error:
+            raise self.error
+
+    def _know(self, memory: list[There]) -> None:
+        """What it has now; what it has not any more goes."""
+        self._memory = memory
+        names = {one.name for one in memory}
+        gone = {remote for (name, _), remote in self._remotes.items() if name not in names}
+        self._ways = {key: way for key, way in self._ways.items() if key[1] not in gone}
+        self._remotes = {key: remote for key, remote in self._remotes.items() if remote not in gone}
+        for remote in gone:
+            remote.close()
 
     def _forget(self) -> None:
         self._ways.clear()
@@ -127,6 +156,7 @@ class Post:
     def _end(self, error: BaseException | None) -> None:
         self._error = self._error or error
         self._done = True
+        self._agent._moved += 1
         self._agent._finished.append(self)
 
     # ---- who waits for it ----
@@ -150,6 +180,7 @@ class Post:
         It ends, with CancelledError, when what is on its way has ended, as its memory is in use until then.
         Returns whether it had not ended.
         """
+        self._agent._queue._handle.claim()
         with self._agent._lock:
             if self._done or self._cancelled:
                 return self._cancelled
@@ -185,11 +216,12 @@ class Post:
 
     def add_done_callback(self, function: Callable[[Post], Any]) -> None:
         """Have a function called with it when it has ended, by whoever finds that; or at once."""
+        self._agent._queue._handle.claim()
         with self._agent._lock:
             if not self._done:
                 self._callbacks.append(function)
                 return
-        function(self)
+        called(function, self)
 
     def __await__(self) -> Any:
         return self._awaited().__await__()
@@ -214,7 +246,7 @@ class Prepared:
     def __len__(self) -> int:
         return self._count
 
-    def post(self, notify: bytes | None = None, which: Any | None = None,
+    def post(self, notify: bytes | None = None, *, which: Any | None = None,
              timeout: float | None = None) -> Post:
         """Begin: as often as one likes.
 
@@ -227,6 +259,8 @@ class Prepared:
         told = None if notify is None else payload_of(notify)
         if which is not None:
             chosen = np.zeros(self._count, bool)
+            if np.any(np.asarray(which) < 0):
+                raise IndexError("numbers of blocks are not negative")
             chosen[which] = True
         todo: collections.deque[Callable[[], Any]] = collections.deque()
         for way, numbers, here, there, nbytes in self._parts:

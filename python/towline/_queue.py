@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import enum
+import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from ._lib import (ChannelStruct, Deadline, Error, QueueAttr, QueueEvent, check, failure, lib,
                    load_compiled)
-from ._life import Handle, Object, exiting
+from ._life import Handle, Object, exiting, uninterrupted
 from ._memory import Region, values_of
 from ._remote import Remote
 from ._worker import wake
@@ -257,6 +258,7 @@ class Lookups(Object):
                   "making a queue of results")
             handle = Handle(made.value, lib.tow_queue_destroy, dev._handle)
             self._ring = ring.Ring(made.value, lib.tow_queue_fd(made), True, 0, 0, None)
+            self._beginning = threading.Lock()
             handle.before = self._ring.close
             # A device that is closed ends what it has begun.
             dev._handle.owned.add(handle)
@@ -269,22 +271,24 @@ class Lookups(Object):
         makers: for each what makes of an address what it has found.
         """
         requests: list[Any] = []
-        with self._handle as pointer:
+        # In the order in which they come, each with room for all that it hands over at once.
+        with self._handle as pointer, self._beginning:
             for first in range(0, len(makers), LOOKUPS // 2):
                 while self._ring.in_flight > LOOKUPS // 2:
                     self._ring.progress(None)
-                some = range(first, min(first + LOOKUPS // 2, len(makers)))
-                for at in some:
-                    request, structures[at].user_data = self._ring.expect(makers[at], makers[at])
-                    requests.append(request)
-                begun = 0
-                while begun < len(some):
-                    result = call(pointer, structures[some[begun]], len(some) - begun)
-                    if result <= 0:
-                        # The first one is refused; those behind it are not.
-                        self._ring.refuse(structures[some[begun]].user_data, result)
-                        result = 1
-                    begun += result
+                last = min(first + LOOKUPS // 2, len(makers))
+                # Ctrl-C comes when all of them were begun.
+                with uninterrupted():
+                    for at in range(first, last):
+                        request, structures[at].user_data = self._ring.expect(makers[at], makers[at])
+                        requests.append(request)
+                    while first < last:
+                        result = call(pointer, structures[first], last - first)
+                        if result <= 0:
+                            # The first one is refused; those behind it are not.
+                            self._ring.refuse(structures[first].user_data, result)
+                            result = 1
+                        first += result
         return requests
 
 

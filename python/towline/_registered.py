@@ -7,7 +7,6 @@ import bisect
 import ctypes
 import itertools
 import operator
-import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._device import Device
-from ._lib import check, lib
+from ._lib import PERSISTENT, READONLY, RegionInfo, check, lib
 from ._life import Handle, Object
 from ._memory import Region
 from ._remote import Right
@@ -23,11 +22,20 @@ from ._types import Array, address_of, whole
 
 
 class Range(NamedTuple):
-    """Memory from an address up to another one."""
+    """Memory from an address up to another one, and what keeps it there."""
     start: int
     end: int
     writable: bool
     kept: Any
+    region: Region | None = None
+
+
+class There(NamedTuple):
+    """What another agent has registered."""
+    start: int
+    end: int
+    name: str
+    right: Right
 
 
 class _Place(Object):
@@ -42,63 +50,46 @@ class _Place(Object):
         self.device = dev
 
 
-class There(NamedTuple):
-    """What another agent has registered."""
-    start: int
-    end: int
-    name: str
-    right: Right
-
-
 class Memory(Object):
     """A range that is registered: what stands for its region, and its export."""
 
-    def __init__(self, dev: Device, name: str, wanted: Range, region: Region | None) -> None:
-        """region: made for it; None: it is in one that the library knows."""
+    def __init__(self, place: _Place, region: int, offset: int, name: str, wanted: Range) -> None:
+        """region: the library's; offset: where in it the range begins."""
         self.start, self.end, self.name = wanted.start, wanted.end, name
-        self.right = Right.READ | Right.WRITE if wanted.writable else Right.READ
-        self.users = 0
-        self._region = region
-        exported, found, offset = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
-        with dev._handle as pointer, (region or dev)._handle as made:
-            if region:
-                found.value = made
-            else:
-                room = ctypes.c_uint64()
-                check(lib.tow_region_find(pointer, self.start, found, offset, room), "memory of a region")
-                if room.value < self.end - self.start:
-                    raise ValueError("a part of it is in a region, and a part is not")
-            check(lib.tow_export(found, offset.value, self.end - self.start, name.encode(), self.right,
-                                 exported), "registering memory")
-            self.place = _Place(dev, found.value or 0, (region or dev)._handle, wanted.kept)
-            self._own(Handle(exported.value, lib.tow_unexport, self.place._handle))
         # Where the region begins: offsets are from there on.
-        self.base = self.start - offset.value
+        self.base = wanted.start - offset
+        self.right = Right.READ | Right.WRITE if wanted.writable else Right.READ
+        self.users: set[Registration] = set()
+        self.place = place
+        exported = ctypes.c_void_p()
+        check(lib.tow_export(region, offset, self.end - self.start, name.encode(), self.right, exported),
+              "registering memory")
+        self._own(Handle(exported.value, lib.tow_unexport, place._handle))
 
     def close(self) -> None:
         """Nobody reaches it any more."""
         super().close()
         self.place.close()
-        if self._region is not None:
-            self._region.close()
 
 
 class Registration:
     """What Agent.register() has registered: a context manager; close() takes it back.
 
     What several have registered ends with the last of them.  close() waits until no other process can
-    reach it.
+    reach it.  One that nobody has any more stays until the agent is closed, and so does what it is of.
     """
 
-    def __init__(self, registry: Registry, memory: list[Memory], kept: Any) -> None:
+    def __init__(self, registry: Registry, memory: set[Memory], kept: Any) -> None:
         self._registry = registry
         self._memory = memory
         self._kept = kept
+        for one in memory:
+            one.users.add(self)
 
     def close(self) -> None:
         """Take it back."""
-        memory, self._memory = self._memory, []
-        self._registry.give_back(memory)
+        memory, self._memory = self._memory, set()
+        self._registry.give_back(self, memory)
         self._kept = None
 
     def __enter__(self) -> Registration:
@@ -139,16 +130,17 @@ class Registry:
                     memory.close()
                 raise
             used = {memory for memory in map(self._covering, wanted) if memory}
-            for memory in used:
-                memory.users += 1
-            return Registration(self, list(used), objects)
+            return Registration(self, used, wanted)
 
-    def give_back(self, memory: list[Memory]) -> None:
+    def give_back(self, registration: Registration, memory: set[Memory]) -> None:
         """One user of each is gone; what has none any more ends."""
+        # In a child that was forked somebody may have the lock who is not there.
+        if not self._device._handle.ours:
+            return
         with self._lock:
             for one in memory:
-                one.users -= 1
-            ended = [one for one in memory if not one.users]
+                one.users.discard(registration)
+            ended = [one for one in memory if not one.users and one in self._memory]
             for one in ended:
                 self._memory.remove(one)
         self._forget(ended)
@@ -159,9 +151,6 @@ class Registry:
         """Take all of it back."""
         with self._lock:
             memory, self._memory = self._memory, []
-            for one in memory:
-                # Registrations that are closed later find nothing to do.
-                one.users = -1
         for one in memory:
             one.close()
 
@@ -174,11 +163,11 @@ class Registry:
         return None
 
     def _merged(self, wanted: list[Range]) -> Iterable[Range]:
-        """What overlaps, or whose pages touch, as one; what is in a region stays alone."""
-        page, run = os.sysconf("SC_PAGE_SIZE"), None
+        """What overlaps, or lies side by side, as one; what is in a region stays alone."""
+        run: Range | None = None
         for one in sorted(wanted, key=lambda one: one[:2]):
-            if run and run.writable == one.writable and one.start // page <= (run.end - 1) // page + 1 and (
-                    one.end <= run.end or not self._in_region(run) and not self._in_region(one)):
+            if run and one.start <= run.end and run.writable == one.writable and not any(
+                    each.region or self._pool_region(each) for each in (run, one)):
                 run = run._replace(end=max(run.end, one.end), kept=(run.kept, one.kept))
                 continue
             if run:
@@ -187,24 +176,42 @@ class Registry:
         if run:
             yield run
 
-    def _in_region(self, wanted: Range) -> bool:
-        found, offset = ctypes.c_void_p(), ctypes.c_uint64()
+    def _pool_region(self, wanted: Range) -> tuple[int, int] | None:
+        """The library's region of the pool that has all of it, and where in it: it is there as long as the memory.
+
+        Of the process's own memory somebody else may have made one, who may end it.
+        """
+        found, offset, room, info = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64(), RegionInfo()
         with self._device._handle as pointer:
-            return not lib.tow_region_find(pointer, wanted.start, found, offset, None)
+            if lib.tow_region_find(pointer, wanted.start, found, offset, room) or \
+                    room.value < wanted.end - wanted.start or lib.tow_region_info(found, info):
+                return None
+        if info.flags & ~(PERSISTENT | (0 if wanted.writable else READONLY)):
+            return None
+        return found.value or 0, offset.value
 
     def _make(self, wanted: Range) -> Memory:
-        region = None
-        if not self._in_region(wanted):
+        dev, made = self._device, None
+        pool = None if wanted.region else self._pool_region(wanted)
+        region = wanted.region
+        if region is None and pool is None:
             memory = (ctypes.c_uint8 * (wanted.end - wanted.start)).from_address(wanted.start)
-            region = Region.from_memory(self._device, memory, readonly=not wanted.writable)
+            region = made = Region.from_memory(dev, memory, readonly=not wanted.writable)
         try:
-            made = Memory(self._device, f"{self._token}.{next(self._numbers)}", wanted, region)
-        except BaseException:
-            if region:
-                region.close()
-            raise
-        bisect.insort(self._memory, made, key=_start)
-        return made
+            with (region or dev)._handle as pointer:
+                at, offset = pool or (pointer or 0, 0)
+                place = _Place(dev, at, (region or dev)._handle, wanted.kept)
+                try:
+                    one = Memory(place, at, offset, f"{self._token}.{next(self._numbers)}", wanted)
+                except BaseException:
+                    place.close()
+                    raise
+        finally:
+            # The place keeps it.
+            if made:
+                made.close()
+        bisect.insort(self._memory, one, key=_start)
+        return one
 
 
 def _start(memory: Memory) -> int:
@@ -216,7 +223,9 @@ def _range_of(one: Any) -> Range:
     if isinstance(one, Region):
         if not one._address:
             raise ValueError("another device's memory has no address")
-        return Range(one._address, one._address + one.nbytes, not one.readonly, one._handle)
+        if one.closed:
+            raise ValueError("the region is closed")
+        return Range(one._address, one._address + one.nbytes, not one.readonly, None, one)
     if isinstance(one, tuple):
         address, nbytes = (operator.index(number) for number in one)
         if address <= 0 or nbytes <= 0 or address + nbytes >= 1 << 63:
@@ -228,6 +237,8 @@ def _range_of(one: Any) -> Range:
         root = root.base
     if not root.nbytes:
         raise ValueError("memory is empty")
+    if root.dtype.hasobject:
+        raise TypeError(f"{root.dtype} refers to Python objects, which nobody else may write")
     return Range(address_of(root), address_of(root) + root.nbytes, array.flags.writeable, array)
 
 

@@ -198,7 +198,11 @@ static void make_value(struct request *request, void *found)
 		request->value = PyObject_CallFunctionObjArgs(request->make, address, NULL);
 	Py_XDECREF(address);
 	if (!request->value) {
-		PyErr_WriteUnraisable(request->make);
+		/* As with callbacks. */
+		if (PyErr_ExceptionMatches(PyExc_Exception))
+			PyErr_WriteUnraisable(request->make);
+		else
+			put_off();
 		request->status = -ENOMEM;
 	} else if (request->value == Py_None) {
 		request->status = -ECANCELED;

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import gc
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -124,7 +125,7 @@ def test_registering(dev, two):
     second.close()
     assert count() == 0
     pages = np.zeros(MIB, np.uint8)
-    beside = [(address(pages) + at, 3000) for at in range(0, MIB - 3000, 3008)]
+    beside = [(address(pages) + at, 4096) for at in range(0, MIB, 4096)]
     apart = [(address(pages) + at, 100) for at in range(0, MIB - 100, 16384)]
     with two.two.register(*beside):
         assert count() == 1
@@ -146,6 +147,74 @@ def test_registering(dev, two):
     two.two.register(whole)
     gc.collect()
     assert count() == 1
+    with pytest.raises(TypeError, match="objects"):
+        two.two.register(np.array([None]))
+
+
+def test_registered_in_parts(dev, two):
+    """A part first, then more of it; by others, too, and whoever ends first ends nothing of the others'."""
+    array = np.zeros(10000, np.int64)
+    at, some = address(array), blocks((two.here[0], [1]), (array, [9999]))
+    part = two.two.register((at, 8000))
+    theirs = towline.Region.from_memory(dev, array)
+    more = two.two.register((at, array.nbytes))
+    third = towline.Agent(dev, "three")
+    third.register(array)
+    for one in (part, theirs, third):
+        one.close()
+    two.here[0, 1] = 5
+    two.one.connect(two.two.metadata())
+    two.one.prepare("write", two.other, some).post().result(WAIT_S)
+    assert array[9999] == 5
+    more.close()
+    with towline.Region(dev, MIB) as region:
+        two.one.register(region)
+        there = region.array(10, "i8")
+        there[3] = 6
+        place = address(there)
+        del there
+    # The registration keeps it.
+    two.two.register(array)
+    two.one.connect(two.two.metadata())
+    two.one.prepare("write", two.other, [(place + 24, at, 8)]).post().result(WAIT_S)
+    assert array[0] == 6
+    with pytest.raises(ValueError, match="closed"):
+        two.one.register(region)
+    frozen = np.zeros(100, np.int64)
+    frozen.flags.writeable = False
+    first = two.one.register(frozen)
+    frozen.flags.writeable = True
+    with two.one.register(frozen):
+        first.close()
+
+
+def test_connected_by_many(two):
+    """At once, by several threads: one of them; and one that says it is another one harms nobody."""
+    def connect():
+        others.append(third.connect(metadata, WAIT_S))
+
+    metadata, others, lost = two.two.metadata(), [], []
+    two.two.on_peer_lost(lambda *what: lost.append(what))
+    with towline.Agent(two.dev, "three") as third:
+        threads = [threading.Thread(target=connect) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            two.two.progress(0.01)
+        assert len(set(others)) == 1 and len(others) == 5
+        for _ in range(20):
+            two.two.progress(0.01)
+        assert third.notify(others[0], b"once").result(WAIT_S) is None
+        assert two.two.recv(WAIT_S) == ("three", b"once") and not lost and not others[0].error
+        token, third._token = third._token, two.one._token
+        third._others.clear()
+        other = third.connect(metadata, WAIT_S)
+        third.notify(other, b"as one").result(WAIT_S)
+        assert two.two.recv(WAIT_S)[1] == b"as one"
+        third._token = token
+    becomes(lambda: two.two.progress(0.01) or lost)
+    two.one.notify(two.other, b"still").result(WAIT_S)
+    assert two.two.recv(WAIT_S) == ("one", b"still")
 
 
 def test_pool(dev, arena, two):
@@ -182,6 +251,11 @@ def test_refused(dev, two):
     for payload in (b"", b"x" * 2017):
         with pytest.raises(ValueError, match="1 to 2016"):
             prepared.post(notify=payload)
+    for payload in (np.zeros(4), "text"):
+        with pytest.raises(TypeError, match="bytes"):
+            two.one.notify(two.other, payload)
+    with pytest.raises(IndexError):
+        prepared.post(which=[-1])
     for wrong in ((0, 8), (8, 0), (1 << 63, 8)):
         with pytest.raises(ValueError, match="no memory"):
             two.one.register(wrong)
@@ -218,6 +292,80 @@ def test_callbacks(two):
     post.result(WAIT_S)
     post.add_done_callback(seen.append)
     assert seen == [post, post]
+
+
+def test_callback_raises(two, caplog):
+    """That is logged, and all others are called."""
+    def wrong(_):
+        raise KeyError("wrong")
+
+    seen = []
+    post = two.one.prepare("write", two.other, blocks((two.here[0], [0]), (two.there, [0]))).post()
+    for function in (wrong, seen.append, wrong, seen.append):
+        post.add_done_callback(function)
+    post.result(WAIT_S)
+    post.add_done_callback(wrong)
+    assert seen == [post, post] and caplog.text.count("KeyError: 'wrong'") == 3
+
+
+def test_many_notifications(two):
+    """More than are kept stay where they are, and nothing else waits for who does not take them."""
+    posts = [two.one.notify(two.other, b"%d" % number) for number in range(3000)]
+    for _ in range(200):
+        two.one.progress()
+        two.two.progress()
+    assert not posts[-1].done()
+    back = two.both(two.two.connect, two.one.metadata(), WAIT_S)
+    two.two.notify(back, b"back").result(WAIT_S)
+    assert two.one.recv(WAIT_S) == ("two", b"back")
+    came = []
+    while len(came) < 3000:
+        two.one.progress()
+        came += two.two.notifications()
+    assert came == [("one", b"%d" % number) for number in range(3000)] and not any(map(error_of, posts))
+
+
+def test_select(two):
+    """An agent is a descriptor: when it is not ready nothing is there."""
+    two.one.notify(two.other, b"x")
+    deadline = time.monotonic() + WAIT_S
+    came = []
+    while not came:
+        assert time.monotonic() < deadline
+        two.one.progress()
+        if select.select([two.two], [], [], 0.01)[0]:
+            came = two.two.notifications()
+    two.two.progress()
+    while select.select([two.two], [], [], 0)[0]:
+        assert time.monotonic() < deadline
+        two.two.progress()
+
+
+def test_closed_by_another_thread(two):
+    """Who waits meanwhile is told."""
+    wrong = []
+
+    def wait(function):
+        try:
+            function()
+            wrong.append("nothing was raised")
+        except ValueError:
+            pass
+        except BaseException as error:  # pylint: disable=broad-exception-caught
+            wrong.append(error)
+
+    async def wait_there():
+        await two.two.receive()
+
+    threads = [threading.Thread(target=wait, args=(function,)) for function in (
+        two.two.recv, two.two.recv, lambda: asyncio.run(wait_there()))]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    two.two.close()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 def test_cancel(dev):
@@ -374,13 +522,21 @@ def test_taken_back(two):
     """What is registered no more is reached no more, and says so."""
     more = np.zeros(100, np.int64)
     registered = two.two.register(more)
-    two.one.connect(two.two.metadata())
+    known = two.two.metadata()
+    two.one.connect(known)
     some = blocks((two.here[0], [0]), (more, [0]))
     prepared = two.one.prepare("write", two.other, some)
     prepared.post().result(WAIT_S)
     two.here[0, 0] = 9
     registered.close()
     assert error_of(prepared.post()) == errno.ESTALE and more[0] == 0
+    other = towline.Agent(two.dev)
+    with pytest.raises(towline.Error) as caught:
+        other.register(two.here)
+        two.both(other.connect, known, WAIT_S)
+        other.prepare("write", other._others[two.two._token], some)
+    assert caught.value.errno == errno.ENOENT
+    other.close()
     two.one.connect(two.two.metadata())
     with pytest.raises(ValueError, match="registered there"):
         two.one.prepare("write", two.other, some)
