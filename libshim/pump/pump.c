@@ -491,8 +491,9 @@ int towi_pump_look(struct towi_pump *pump)
 
 	if (towi_passed(pump->asked_us, now) >= ASK_US)
 		ask_for_lost(pump, now);
-	tick(pump, now);
+	/* First: what has ended while nobody looked is not late. */
 	count = reap(pump) + finish_errands(pump);
+	tick(pump, now);
 	hand_over(pump);
 	return count;
 }

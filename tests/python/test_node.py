@@ -649,6 +649,18 @@ def test_mailbox_full(worker, peer):
     assert rx.recv(WAIT_S) == b"\1" * 2016 and rx.recv(WAIT_S) == b"more"
 
 
+def test_mailbox_while_busy(dev, arena, peer):
+    """A process that does other things for longer than anything may take loses nobody by that."""
+    with towline.Worker(dev, arena, timeout=0.2) as worker:
+        tx, rx = line(worker, peer)
+        for _ in range(5):
+            # What looks whether the other end is there is begun, and ends meanwhile.
+            worker.progress()
+            time.sleep(0.5)
+        tx.send(b"here")
+        assert rx.recv(WAIT_S) == b"here"
+
+
 def test_mailbox_asyncio(worker, peer):
     """The same in an event loop, with more than there is room for at once."""
     async def produce():
