@@ -6,15 +6,14 @@ from __future__ import annotations
 import bisect
 import ctypes
 import itertools
-import operator
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ._device import Device
-from ._lib import PERSISTENT, READONLY, RegionInfo, check, lib
+from ._lib import PERSISTENT, READONLY, Error, RegionInfo, check, lib
 from ._life import Handle, Object
 from ._memory import Region
 from ._remote import Right
@@ -118,19 +117,31 @@ class Registry:
 
     def add(self, objects: Sequence[Any]) -> Registration:
         """Agent.register()."""
-        wanted = [_range_of(one) for one in objects]
+        wanted = _ranges_of(objects)
         with self._lock:
-            made: list[Memory] = []
             try:
-                for one in self._merged([one for one in wanted if not self._covering(one)]):
-                    made.append(self._make(one))
-            except BaseException:
-                for memory in made:
-                    self._memory.remove(memory)
-                    memory.close()
-                raise
-            used = {memory for memory in map(self._covering, wanted) if memory}
+                merged = self._merged(wanted)
+                self._make_all(merged)
+            except Error:
+                # What lies side by side may be memory of several kinds.
+                merged = _ranges_of(objects, apart=True)
+                if len(merged) == len(wanted):
+                    raise
+                self._make_all(merged)
+            used = {memory for memory in map(self._covering, merged) if memory}
             return Registration(self, used, wanted)
+
+    def _make_all(self, wanted: list[Range]) -> None:
+        made: list[Memory] = []
+        try:
+            for one in wanted:
+                if not self._covering(one):
+                    made.append(self._make(one))
+        except BaseException:
+            for memory in made:
+                self._memory.remove(memory)
+                memory.close()
+            raise
 
     def give_back(self, registration: Registration, memory: set[Memory]) -> None:
         """One user of each is gone; what has none any more ends."""
@@ -162,19 +173,17 @@ class Registry:
                 return one
         return None
 
-    def _merged(self, wanted: list[Range]) -> Iterable[Range]:
+    def _merged(self, wanted: list[Range]) -> list[Range]:
         """What overlaps, or lies side by side, as one; what is in a region stays alone."""
-        run: Range | None = None
+        runs: list[Range] = []
         for one in sorted(wanted, key=lambda one: one[:2]):
-            if run and one.start <= run.end and run.writable == one.writable and not any(
+            run = runs[-1] if runs else one
+            if runs and one.start <= run.end and run.writable == one.writable and not any(
                     each.region or self._pool_region(each) for each in (run, one)):
-                run = run._replace(end=max(run.end, one.end), kept=(run.kept, one.kept))
-                continue
-            if run:
-                yield run
-            run = one
-        if run:
-            yield run
+                runs[-1] = run._replace(end=max(run.end, one.end), kept=(run.kept, one.kept))
+            else:
+                runs.append(one)
+        return runs
 
     def _pool_region(self, wanted: Range) -> tuple[int, int] | None:
         """The library's region of the pool that has all of it, and where in it: it is there as long as the memory.
@@ -218,19 +227,53 @@ def _start(memory: Memory) -> int:
     return memory.start
 
 
+def _ranges_of(objects: Sequence[Any], apart: bool = False) -> list[Range]:
+    """What objects of register() are: pairs that lie side by side as one, unless they are to be @apart."""
+    pairs = [one for one in objects if isinstance(one, tuple)]
+    ranges, roots = [], set()
+    for one in objects:
+        if isinstance(one, tuple):
+            continue
+        root = one
+        while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
+            root = root.base
+        # Of the parts of one array one is enough.
+        if (id(root), getattr(getattr(one, "flags", None), "writeable", None)) not in roots:
+            ranges.append(_range_of(one))
+            if isinstance(root, np.ndarray) and ranges[-1].end - ranges[-1].start == root.nbytes:
+                roots.add((id(root), one.flags.writeable))
+    if pairs:
+        ranges += _ranges_of_pairs(pairs, apart)
+    return ranges
+
+
+def _ranges_of_pairs(pairs: list[tuple[Any, ...]], apart: bool) -> list[Range]:
+    try:
+        table = np.array(pairs, np.int64)
+        if table.ndim != 2 or table.shape[1] != 2:
+            raise TypeError("memory is a pair of an address and a number of bytes")
+        starts, ends = table[:, 0], table.sum(1)
+    except OverflowError:
+        table = starts = ends = np.zeros((1, 2), np.int64)
+    # A sum that is too large is negative.
+    if (table <= 0).any() or (ends <= 0).any():
+        raise ValueError(f"there is no memory at one of {pairs[:3]} ... or of so many bytes")
+    if not apart:
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], np.maximum.accumulate(ends[order])
+        first = np.flatnonzero(np.concatenate([[True], starts[1:] > ends[:-1]]))
+        starts, ends = starts[first], ends[np.append(first[1:] - 1, len(ends) - 1)]
+    return [Range(*one, True, None) for one in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
 def _range_of(one: Any) -> Range:
-    """What an object of register() is."""
+    """What an array, or a Region, of register() is."""
     if isinstance(one, Region):
         if not one._address:
             raise ValueError("another device's memory has no address")
         if one.closed:
             raise ValueError("the region is closed")
         return Range(one._address, one._address + one.nbytes, not one.readonly, None, one)
-    if isinstance(one, tuple):
-        address, nbytes = (operator.index(number) for number in one)
-        if address <= 0 or nbytes <= 0 or address + nbytes >= 1 << 63:
-            raise ValueError(f"{nbytes} bytes at {address:#x} are no memory")
-        return Range(address, address + nbytes, True, None)
     array = root = whole(one, "memory")
     while isinstance(root.base, np.ndarray) and root.base.flags.c_contiguous and \
             root.base.flags.writeable == array.flags.writeable:

@@ -313,8 +313,10 @@ static bool wait_for(struct request *request, PyObject *timeout)
 {
 	double left = seconds_of(timeout), until;
 
-	if (left < 0)
+	if (left < 0 || (!request->over && !go_on(request->ring, 0)))
 		return false;
+	if (request->over)
+		return true;
 	until = now() + left;
 	while (!request->over) {
 		double us = left * 1e6;

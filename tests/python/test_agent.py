@@ -256,7 +256,7 @@ def test_refused(dev, two):
             two.one.notify(two.other, payload)
     with pytest.raises(IndexError):
         prepared.post(which=[-1])
-    for wrong in ((0, 8), (8, 0), (1 << 63, 8)):
+    for wrong in ((0, 8), (8, 0), (1 << 63, 8), (1 << 62, 1 << 62), (8, -8)):
         with pytest.raises(ValueError, match="no memory"):
             two.one.register(wrong)
     with pytest.raises(TypeError):
