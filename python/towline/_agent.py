@@ -11,10 +11,9 @@ import asyncio
 import collections
 import contextlib
 import errno
-import ipaddress
+import functools
 import json
 import operator
-import os
 import secrets
 import select
 import threading
@@ -37,7 +36,6 @@ from ._wakes import PARTING_S, Loop, Pipe
 from ._worker import TICK_S, Worker, wake
 
 VERSION = 1
-LINKS = "/sys/class/infiniband"
 # Of one region of the arena that lines' messages are in: they are short.
 ARENA_BYTES = 4 << 20
 BACKLOG = 64
@@ -48,30 +46,13 @@ LINES = 1024
 UNTAKEN_MAX = 1024
 # How long a line may take to say whose it is.
 HELLO_S = 10.0
+# Queue pairs by which a post goes at once.
+WAYS_MAX = 4
 RIGHT_OF = {"write": Right.WRITE, "read": Right.READ}
 
 Found = TypeVar("Found")
 # Requests, and functions that say whether it is so far: what comes next is done then.
 Steps = Generator[Any, None, Found]
-
-
-def _own_address(dev: Device) -> str:
-    """By which other nodes reach this one: the best GID of the device's ports that is an address."""
-    found: list[tuple[int, str]] = []
-    for ports in sorted(os.scandir(f"{LINKS}/{dev.name}/ports"), key=lambda one: one.name):
-        for file in os.listdir(f"{ports.path}/gids"):
-            with contextlib.suppress(OSError), open(f"{ports.path}/gids/{file}", encoding="ascii") as gid, \
-                    open(f"{ports.path}/gid_attrs/ndevs/{file}", encoding="ascii") as ndev:
-                at, interface = ipaddress.IPv6Address(gid.read().strip()), ndev.read().strip()
-                if at.is_unspecified or not interface:
-                    continue
-                if at.ipv4_mapped:
-                    found.append((0, str(at.ipv4_mapped)))
-                else:
-                    found.append((2, f"{at}%{interface}") if at.is_link_local else (1, str(at)))
-    if not found:
-        raise failure(-errno.EADDRNOTAVAIL, f"the address of {dev.name}")
-    return min(found)[1]
 
 
 class _Inbox:
@@ -124,7 +105,7 @@ class Agent:
         self.name = self._token if name is None else name
         if not 0 < len(self.name.encode()) <= NAME_BYTES:
             raise ValueError(f"an agent's name has 1 to {NAME_BYTES} bytes")
-        self.address = address or _own_address(dev)
+        self.address = address or dev.address
         self._registry = Registry(dev, self._token, self._unused)
         self._lock = threading.RLock()
         # Something has: self._moved, which has grown then.
@@ -213,6 +194,7 @@ class Agent:
     def _connecting(self, metadata: bytes, timeout: float | None) -> Steps[RemoteAgent]:
         token, name, address, memory = _parsed(metadata)
         self._open()
+        until = Deadline(timeout)
         other = None
         while other is None:
             with self._lock:
@@ -221,10 +203,10 @@ class Agent:
                     self._meeting.add(token)
             if other is None and meets:
                 # Somebody else connects to it: there is one line.
-                yield lambda: None if token in self._meeting else True
+                yield functools.partial(self._met, token, until)
             elif other is None:
                 try:
-                    other = yield from self._meet(token, name, address, timeout)
+                    other = yield from self._meet(token, name, address, until)
                 finally:
                     with self._lock:
                         self._meeting.discard(token)
@@ -234,12 +216,19 @@ class Agent:
             other._know(memory)
         return other
 
-    def _meet(self, token: str, name: str, address: str, timeout: float | None) -> Steps[RemoteAgent]:
-        until = Deadline(timeout)
-        request = self.device.connect([address], timeout)[0]
+    def _met(self, token: str, until: Deadline) -> bool | None:
+        """Does nobody connect to it any more?"""
+        if token not in self._meeting:
+            return True
+        if until.over:
+            raise failure(-errno.ETIMEDOUT, "an agent")
+        return None
+
+    def _meet(self, token: str, name: str, address: str, until: Deadline) -> Steps[RemoteAgent]:
+        request = self.device.connect([address], until.seconds)[0]
         yield request
         peer = request.result(0)
-        line = self._box._begin(peer, token, None if timeout is None else until.left)
+        line = self._box._begin(peer, token, until.seconds)
         try:
             yield line._look_open
             yield lambda: line._try(f"{self._token} {self.name}".encode())
@@ -247,12 +236,14 @@ class Agent:
             line.close()
             peer.close()
             raise
+        other = RemoteAgent(token, name, peer, line)
         with self._lock:
-            other = RemoteAgent(token, name, peer, line)
-            self._others[token] = other
-            self._lines[line._handle.pointer or 0] = _Inbox(line, token, name)
-            self._told.append(line._handle.pointer)
-            self._pipe.fill()
+            if not self.closed:
+                self._others[token] = other
+                self._lines[line._handle.pointer or 0] = _Inbox(line, token, name)
+                self._told.append(line._handle.pointer)
+                self._pipe.fill()
+        self._open()
         return other
 
     def prepare(self, operation: str, other: RemoteAgent, blocks: Any) -> Prepared:
@@ -297,17 +288,22 @@ class Agent:
         for pair in used:
             memory, found = mine[pair // len(theirs)], theirs[pair % len(theirs)]
             numbers = np.flatnonzero(pairs == pair)
-            with self._lock:
-                other._usable()
-                # It may have told anew what it has, meanwhile.
-                remote = other._remotes.get((found.name, right))
-                if remote is None:
-                    raise failure(-errno.ENOENT, f"memory of {other.name}")
-                way = other._ways.get((memory, remote))
-                if way is None:
-                    way = self._queue.transfer(memory.place, remote)
-                    other._ways[memory, remote] = way
-            parts.append((way, numbers, here[numbers] - memory.base, there[numbers] - found.start,
+            other._usable()
+            # It may have told anew what it has, meanwhile.
+            remote = other._remotes.get((found.name, right))
+            if remote is None:
+                raise failure(-errno.ENOENT, f"memory of {other.name}")
+            ways = other._ways.get((memory, remote))
+            if ways is None:
+                # In no order among each other: what is told is told when all have ended.  Without the lock, as
+                # the kernel may have to connect first.
+                count = max(1, min(WAYS_MAX, other._peer.report().qps))
+                ways = [self._queue.transfer(memory.place, remote, qp) for qp in range(count)]
+                with self._lock:
+                    other._usable()
+                    if remote in other._remotes.values():
+                        other._ways[memory, remote] = ways
+            parts.append((ways, numbers, here[numbers] - memory.base, there[numbers] - found.start,
                           nbytes[numbers]))
         return Prepared(self, other, right == Right.WRITE, len(table), parts)
 
@@ -341,10 +337,12 @@ class Agent:
 
         timeout: in seconds.  Raises Timeout.
         """
+        self._open()
         return self._wait(self._next, timeout, "a notification")
 
     async def receive(self) -> tuple[str, bytes]:
         """As recv(), in asyncio."""
+        self._open()
         return await self._until(self._next)
 
     def _next(self) -> tuple[str, bytes] | None:
@@ -353,7 +351,7 @@ class Agent:
                 return None
             inbox, message = self._came.popleft()
             inbox.untaken -= 1
-            if inbox.untaken == UNTAKEN_MAX - 1:
+            if inbox.untaken == UNTAKEN_MAX - 1 and not self.closed:
                 # There may be more in the line.
                 self._told.append(inbox.line._handle.pointer)
                 self._pipe.fill()
@@ -377,21 +375,24 @@ class Agent:
         until = Deadline(timeout)
         while True:
             self._go_on()
-            with self._changed:
-                # Who changes it has the lock, and wakes others afterwards.
-                if self._moved != seen or until.over:
-                    return
-                # One thread waits for the descriptors, others for it.
-                if self._polling:
-                    self._changed.wait(min(until.left, TICK_S))
-                    continue
-                self._polling = True
+            polls = False
             try:
+                with self._lock:
+                    self._open()
+                    # Who changes it has the lock, and wakes others afterwards.
+                    if self._moved != seen or until.over:
+                        return
+                    # One thread waits for the descriptors, others for it.
+                    if self._polling:
+                        self._changed.wait(min(until.left, TICK_S))
+                        continue
+                    self._polling = polls = True
                 self._poll.poll(min(until.left, TICK_S))
             finally:
-                with self._changed:
-                    self._polling = False
-                    self._changed.notify_all()
+                if polls:
+                    with self._lock:
+                        self._polling = False
+                        self._changed.notify_all()
 
     def _open(self) -> None:
         self._queue._handle.claim()
@@ -406,6 +407,7 @@ class Agent:
                 self._queue.progress(0)
                 self._worker.progress(0)
                 with self._lock:
+                    self._open()
                     self._pipe.empty()
                     self._look()
         finally:
@@ -429,22 +431,24 @@ class Agent:
 
     def _tell(self) -> None:
         """Something has happened: call what is to be called, without the lock, and wake who waits."""
-        for line in taken(self._over):
-            line.close()
-        for post in taken(self._finished):
-            for function in post._callbacks:
-                called(function, post)
-        for loss in taken(self._losses):
-            for lost in list(self._lost):
-                called(lost, *loss)
-        with self._changed:
-            self._changed.notify_all()
-            sleepers = list(self._sleepers)
-            # Also if a line that was closed has brought news.
-            if self._polling or self._told:
-                self._pipe.fill()
-        for sleeper in sleepers:
-            wake(*sleeper)
+        try:
+            for line in taken(self._over):
+                line.close()
+            for post in taken(self._finished):
+                for function in taken(post._callbacks):
+                    called(function, post)
+            for loss in taken(self._losses):
+                for lost in list(self._lost):
+                    called(lost, *loss)
+        finally:
+            with self._lock:
+                self._changed.notify_all()
+                sleepers = list(self._sleepers)
+                # Also if a line that was closed has brought news.
+                if (self._polling or self._told) and not self.closed:
+                    self._pipe.fill()
+            for sleeper in sleepers:
+                wake(*sleeper)
 
     def _look_at(self, pointer: int | None) -> None:
         """Something has happened to a line; None: there is one to accept."""
@@ -524,6 +528,7 @@ class Agent:
     def _post(self, post: Post) -> None:
         self._open()
         with uninterrupted(), self._lock:
+            self._open()
             if post._other.error:
                 raise post._other.error
             if self._waiting or not post._begin():
@@ -547,8 +552,11 @@ class Agent:
                 # It was closed meanwhile, which has ended what there was.
                 if (found := look()) is None:
                     raise
-            if over and (found := look()) is None:
-                raise failure(-errno.ETIMEDOUT, what)
+                return found
+            if over:
+                if (found := look()) is None:
+                    raise failure(-errno.ETIMEDOUT, what)
+                return found
 
     async def _until(self, look: Callable[[], Found | None]) -> Found:
         found = look()
@@ -615,8 +623,13 @@ class Agent:
         error = error or (None, None, None)
         # Unless the device is gone.
         with contextlib.suppress(Error):
-            if error[0] is None:
-                self._finish()
+            try:
+                if error[0] is None:
+                    self._finish()
+            except ValueError:
+                # Another thread has closed it.
+                if not self.closed:
+                    raise
         with self._lock:
             if self.closed:
                 return
@@ -649,7 +662,7 @@ class Agent:
         """Before descriptors are closed: no thread, nor any loop, looks at them any more."""
         for one in list(self._loops.values()):
             one.end()
-        with self._changed:
+        with self._lock:
             while self._polling:
                 self._pipe.fill()
                 self._changed.wait(TICK_S)

@@ -5,18 +5,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
+import ipaddress
+import pathlib
 import re
 import threading
 from typing import Any
 from collections.abc import Callable, Iterable, Sequence
 
-from ._lib import (LIST_ALL, DeviceAttr, ExportInfo, Name, Node, PeerInfo, RegionInfo, check, lib,
+from ._lib import (LIST_ALL, DeviceAttr, ExportInfo, Name, Node, PeerInfo, RegionInfo, check, failure, lib,
                    listed, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import values_of
 from ._queue import Lookups
 from ._remote import ExportReport, PeerReport, RegionReport, Remote, Right
+
+LINKS = pathlib.Path("/sys/class/infiniband")
 
 
 def devices() -> list[str]:
@@ -80,6 +85,27 @@ class Device(Object):
         with self._handle as pointer:
             check(lib.tow_device_query(pointer, attr), "asking a device")
         return str(attr.device_name.decode())
+
+    @property
+    def address(self) -> str:
+        """By which other nodes reach this one: "192.0.2.1", the best GID of its ports that is an address.
+
+        Raises Error: EADDRNOTAVAIL: there is none; ENODEV: it was removed.
+        """
+        found: list[tuple[int, str]] = []
+        for gid in sorted(LINKS.glob(f"{self.name}/ports/*/gids/*")):
+            with contextlib.suppress(OSError):
+                at = ipaddress.IPv6Address(gid.read_text(encoding="ascii").strip())
+                interface = (gid.parents[1] / "gid_attrs/ndevs" / gid.name).read_text(encoding="ascii").strip()
+                if at.is_unspecified or not interface:
+                    continue
+                if at.ipv4_mapped:
+                    found.append((0, str(at.ipv4_mapped)))
+                else:
+                    found.append((2, f"{at}%{interface}") if at.is_link_local else (1, str(at)))
+        if not found:
+            raise failure(-errno.EADDRNOTAVAIL, f"the address of {self.name}")
+        return min(found)[1]
 
     def _looks(self) -> Lookups:
         self._handle.claim()

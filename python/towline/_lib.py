@@ -653,6 +653,11 @@ class Deadline:
         return max(0.0, self.end - time.monotonic())
 
     @property
+    def seconds(self) -> float | None:
+        """As a time-out: None: for ever."""
+        return None if self.end == math.inf else self.left
+
+    @property
     def over(self) -> bool:
         """Is it?"""
         return time.monotonic() >= self.end

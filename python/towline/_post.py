@@ -8,13 +8,15 @@ import concurrent.futures
 import contextlib
 import errno
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ._lib import MESSAGE_MAX, Error
+from ._lib import MESSAGE_MAX, Error, milliseconds
+from ._life import uninterrupted
 from ._queue import VECTOR_MAX
 from ._remote import Remote, Right
 from ._types import Array
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from ._registered import Memory, There
 
 Found = TypeVar("Found")
+# Of a part, unless there are fewer: a system call is worth it.
+BLOCKS_MIN = 32
 # As concurrent.futures has it.
 _LOG = logging.getLogger("towline")
 
@@ -70,7 +74,7 @@ class RemoteAgent:
         # What it has registered, by where it begins, and what of it was found.
         self._memory: list[There] = []
         self._remotes: dict[tuple[str, Right], Remote] = {}
-        self._ways: dict[tuple[Memory, Remote], Any] = {}
+        self._ways: dict[tuple[Memory, Remote], list[Any]] = {}
         # What it is to be told, and what is on its way to it: up to which place of the line's.
         self._outgoing: collections.deque[tuple[bytes, Post]] = collections.deque()
         self._telling: collections.deque[tuple[int, Post]] = collections.deque()
@@ -114,7 +118,7 @@ class Post:
         self._cancelled = False
         self._telling = False
         self._done = False
-        self._callbacks: list[Callable[[Post], Any]] = []
+        self._callbacks: collections.deque[Callable[[Post], Any]] = collections.deque()
 
     # ---- what the agent does, with its lock ----
 
@@ -123,8 +127,8 @@ class Post:
         while self._todo and not self._error:
             try:
                 request = self._todo[0]()
-            except Error as error:
-                if error.errno == errno.EBUSY:
+            except Exception as error:  # pylint: disable=broad-exception-caught
+                if isinstance(error, Error) and error.errno == errno.EBUSY:
                     return False
                 self._error = error
                 break
@@ -181,7 +185,7 @@ class Post:
         Returns whether it had not ended.
         """
         self._agent._queue._handle.claim()
-        with self._agent._lock:
+        with uninterrupted(), self._agent._lock:
             if self._done or self._cancelled:
                 return self._cancelled
             if self._telling:
@@ -235,8 +239,8 @@ class Prepared:
     """Blocks whose places were looked up: Agent.prepare()."""
 
     def __init__(self, agent: Agent, other: RemoteAgent, write: bool, count: int,
-                 parts: list[tuple[Any, Array, Array, Array, Array]]) -> None:
-        """parts: a way, and of its blocks their numbers, offsets here, offsets there, and bytes."""
+                 parts: list[tuple[list[Any], Array, Array, Array, Array]]) -> None:
+        """parts: ways, and of their blocks the numbers, offsets here, offsets there, and bytes."""
         self._agent = agent
         self._other = other
         self._write = write
@@ -257,21 +261,24 @@ class Prepared:
         IndexError: there is no such block.
         """
         told = None if notify is None else payload_of(notify)
+        # Before anything is begun, which may be later.
+        milliseconds(timeout)
         if which is not None:
             chosen = np.zeros(self._count, bool)
             if np.any(np.asarray(which) < 0):
                 raise IndexError("numbers of blocks are not negative")
             chosen[which] = True
         todo: collections.deque[Callable[[], Any]] = collections.deque()
-        for way, numbers, here, there, nbytes in self._parts:
-            begin = way.write_blocks if self._write else way.read_blocks
+        for ways, numbers, here, there, nbytes in self._parts:
             if which is not None:
                 some = chosen[numbers]
                 here, there, nbytes = here[some], there[some], nbytes[some]
-            for first in range(0, len(here), VECTOR_MAX):
-                last = first + VECTOR_MAX
-                todo.append(functools.partial(begin, here[first:last], there[first:last], nbytes[first:last],
-                                              timeout))
+            # By as many ways as it is worth, a part each, or one behind the other.
+            size = min(VECTOR_MAX, max(BLOCKS_MIN, -(-len(here) // len(ways))))
+            for first, way in zip(range(0, len(here), size), itertools.cycle(ways)):
+                last = first + size
+                todo.append(functools.partial(way.write_blocks if self._write else way.read_blocks,
+                                              here[first:last], there[first:last], nbytes[first:last], timeout))
         post = Post(self._agent, self._other, todo, told)
         self._agent._post(post)
         return post

@@ -258,7 +258,8 @@ class Lookups(Object):
                   "making a queue of results")
             handle = Handle(made.value, lib.tow_queue_destroy, dev._handle)
             self._ring = ring.Ring(made.value, lib.tow_queue_fd(made), True, 0, 0, None)
-            self._beginning = threading.Lock()
+            # How many are about to be in flight.
+            self._beginning, self._expected = threading.Lock(), 0
             handle.before = self._ring.close
             # A device that is closed ends what it has begun.
             dev._handle.owned.add(handle)
@@ -271,24 +272,39 @@ class Lookups(Object):
         makers: for each what makes of an address what it has found.
         """
         requests: list[Any] = []
-        # In the order in which they come, each with room for all that it hands over at once.
-        with self._handle as pointer, self._beginning:
+        with self._handle as pointer:
             for first in range(0, len(makers), LOOKUPS // 2):
-                while self._ring.in_flight > LOOKUPS // 2:
-                    self._ring.progress(None)
                 last = min(first + LOOKUPS // 2, len(makers))
-                # Ctrl-C comes when all of them were begun.
-                with uninterrupted():
-                    for at in range(first, last):
-                        request, structures[at].user_data = self._ring.expect(makers[at], makers[at])
-                        requests.append(request)
-                    while first < last:
-                        result = call(pointer, structures[first], last - first)
-                        if result <= 0:
-                            # The first one is refused; those behind it are not.
-                            self._ring.refuse(structures[first].user_data, result)
-                            result = 1
-                        first += result
+                # Callbacks that are called meanwhile may look for others.
+                while True:
+                    with self._beginning:
+                        if self._ring.in_flight + self._expected <= LOOKUPS // 2:
+                            self._expected += last - first
+                            break
+                    self._ring.progress(None)
+                try:
+                    # Ctrl-C comes when all of them were begun.
+                    with uninterrupted():
+                        requests += self._hand_over(call, pointer, structures, makers, range(first, last))
+                finally:
+                    with self._beginning:
+                        self._expected -= last - first
+        return requests
+
+    def _hand_over(self, call: Any, pointer: int | None, structures: Any, makers: list[Any],
+                   some: range) -> list[Any]:
+        requests = []
+        for at in some:
+            request, structures[at].user_data = self._ring.expect(makers[at], makers[at])
+            requests.append(request)
+        begun = some.start
+        while begun < some.stop:
+            result = call(pointer, structures[begun], some.stop - begun)
+            if result <= 0:
+                # The first one is refused; those behind it are not.
+                self._ring.refuse(structures[begun].user_data, result)
+                result = 1
+            begun += result
         return requests
 
 

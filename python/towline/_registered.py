@@ -157,6 +157,8 @@ class Registry:
         self._forget(ended)
         for one in ended:
             one.close()
+        # Those who had looked before it ended may have come in between.
+        self._forget(ended)
 
     def close(self) -> None:
         """Take all of it back."""

@@ -84,7 +84,7 @@ def test_write_and_read(two):
     """Scattered blocks, again and again; told of when they are there."""
     mine, theirs = shuffled(2000, 1), shuffled(2000, 2)
     prepared = two.one.prepare("write", two.other, blocks((two.here[0], mine), (two.there, theirs)))
-    assert len(prepared) == 2000 and two.other.name == "two"
+    assert len(prepared) == 2000 and two.other.name == "two" and two.two.address == own_address()
     for step in range(3):
         two.here[0, :2000] = np.arange(2000) + step
         post = prepared.post(notify=b"step %d" % step)
@@ -105,6 +105,14 @@ def test_write_and_read(two):
     assert two.two.recv(WAIT_S) == ("one", b"x" * 2016)
     with pytest.raises(towline.Timeout):
         two.two.recv(0.01)
+    # Without waiting: what has come is not lost.
+    for number in range(20):
+        two.one.notify(two.other, b"%d" % number).result(WAIT_S)
+    came = []
+    while len(came) < 20:
+        with contextlib.suppress(towline.Timeout):
+            came.append(two.two.recv(0)[1])
+    assert came == [b"%d" % number for number in range(20)]
 
 
 def test_registering(dev, two):
@@ -256,6 +264,9 @@ def test_refused(dev, two):
             two.one.notify(two.other, payload)
     with pytest.raises(IndexError):
         prepared.post(which=[-1])
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="time"):
+            prepared.post(timeout=wrong)
     for wrong in ((0, 8), (8, 0), (1 << 63, 8), (1 << 62, 1 << 62), (8, -8)):
         with pytest.raises(ValueError, match="no memory"):
             two.one.register(wrong)
@@ -578,7 +589,7 @@ def test_left_by_an_exception(dev):
 
 def use_parents(two, prepared):
     """Everything is the parent's."""
-    for call in (prepared.post, two.one.progress, two.two.notifications,
+    for call in (prepared.post, two.one.progress, two.two.notifications, two.two.recv,
                  lambda: two.one.register(np.zeros(8))):
         with pytest.raises(towline.Error) as caught:
             call()

@@ -168,6 +168,7 @@ static void test_begin(void)
 	struct tow_line_info info = { .size = sizeof(info) };
 	struct side one, other;
 	struct tow_line *line, *accepted;
+	uint64_t sent;
 	bool good;
 
 	begin_side(&one, "one", NULL);
@@ -189,6 +190,15 @@ static void test_begin(void)
 	good = send_number(accepted, 3, TOW_MESSAGE_MAX) == 0 &&
 	       wait_for_number(&other, line, 3, TOW_MESSAGE_MAX) == 1;
 	ksft_test_result(good, "the other way\n");
+	sent = info.sent;
+	good = sent && send_number(line, 9, 8) == 0 && tow_mailbox_info(line, &info) == 0 && info.sent > sent;
+	sent = info.sent;
+	while (good && info.there < sent)
+		good = tow_worker_progress(other.worker, LATE_US) >= 0 && tow_mailbox_info(line, &info) == 0;
+	/* As old programs ask. */
+	info = (struct tow_line_info){ .size = offsetof(struct tow_line_info, sent) };
+	good = good && tow_mailbox_info(line, &info) == 0 && !info.sent && !info.there;
+	ksft_test_result(good && wait_for_number(&one, accepted, 9, 8) == 1, "what was sent is there\n");
 	good = send_number(line, 4, 8) == 0 && tow_mailbox_close(line) == 0;
 	good = good && wait_for_number(&one, accepted, 4, 8) == 1 &&
 	       wait_for_end(&one, accepted) == -ESTALE && send_number(accepted, 5, 8) == -ESTALE &&
@@ -940,7 +950,7 @@ static void test_ports(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 2 + 5 + 3 + 5 + 4 + 2 + 4 + 5);
+	ksft_set_plan(7 + 5 + 4 + 1 + 2 + 2 + 5 + 3 + 5 + 4 + 2 + 4 + 5);
 	node_begin();
 	test_begin();
 	test_room();
