@@ -460,6 +460,16 @@ def test_connecting_in_asyncio(worker, peer):
     asyncio.run(main())
 
 
+def test_meeting_in_asyncio(dev, arena):
+    """Groups and communicators are made by a thread, while others run."""
+    async def main():
+        group = await asyncio.to_thread(towline.Group, dev, towline.World(0, 1, session="in a thread"))
+        with group, await asyncio.to_thread(towline.Comm, group, arena) as comm:
+            assert (await comm.iallreduce(np.ones(3))).tolist() == [1, 1, 1]
+
+    asyncio.run(main())
+
+
 def test_static_asyncio(worker, arena, peer):
     """A producer and a consumer in one event loop, and another task beside them."""
     tx, rx = static(worker, peer, slots=2)
