@@ -167,7 +167,7 @@ include scripts/make/torch.mk
 # Kernels are the one thing that takes minutes to make again.
 clean:
 	@if [ -d build ]; then \
-		find build -mindepth 1 -maxdepth 1 ! -name kernels ! -name venv ! -name nixl -exec rm -rf {} +; \
+		find build -mindepth 1 -maxdepth 1 ! -name kernels ! -name venv ! -name nixl ! -name onnx -exec rm -rf {} +; \
 	fi
 	@if [ "$(OUT)" != build ]; then rm -rf "$(OUT)"/{obj,lib,bin,include,tests,examples,.flags}; fi
 
@@ -180,7 +180,7 @@ help:
 #help python         a wheel of the Python package, in build/python
 #help python-ring    its compiled part alone, in build/python: tests take it from there
 #help examples       Documentation/examples: programs against the library, what the training needs
-#help clean          removes what was built, but not build/kernels, build/venv and build/nixl
+#help clean          removes what was built, but not build/kernels, build/venv, build/nixl and build/onnx
 
 FORCE:
 .PHONY: all lib tools python python-ring examples clean help FORCE

@@ -27,6 +27,9 @@ int command_peers(int argc, char **argv);
 /* towline perf [--listen | ADDR] [OPTION...] [-d IBDEV] [--json] */
 int command_perf(int argc, char **argv);
 
+/* towline plan [--json | --dot] FILE [OTHER] */
+int command_plan(int argc, char **argv);
+
 /* towline pool [--set SIZE | --by user|cgroup|node] [-d IBDEV] [--json] */
 int command_pool(int argc, char **argv);
 

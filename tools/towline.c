@@ -31,6 +31,7 @@ static const struct {
 	{ "exports", command_exports },
 	{ "peers", command_peers },
 	{ "perf", command_perf },
+	{ "plan", command_plan },
 	{ "top", command_top },
 };
 
@@ -90,6 +91,7 @@ int main(int argc, char **argv)
 		       "  exports  which memory peers may reach, and by which names\n"
 		       "  peers    which nodes this one knows; connect and disconnect\n"
 		       "  perf     how fast reads, writes and atomics to a node are\n"
+		       "  plan     how the tensors of a graph move between ranks\n"
 		       "  top      what this node, or several, do every second\n"
 		       "\n"
 		       "towline SUBCOMMAND --help says more.  "

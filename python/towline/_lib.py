@@ -321,13 +321,50 @@ class FeedStats(Sized):
                 ("bytes", c_uint64), ("copied_bytes", c_uint64), ("waited_ns", c_uint64)]
 
 
+class GraphNode(ctypes.Structure):
+    """struct tow_graph_node"""
+    _fields_ = [("rank", c_uint32), ("reserved", c_uint32)]
+
+
+class GraphEdge(ctypes.Structure):
+    """struct tow_graph_edge ("from" is a word of Python's)"""
+    _fields_ = [("from", c_uint32), ("output", c_uint32), ("to", c_uint32), ("slots", c_uint32),
+                ("type", TensorType), ("most", c_int64 * DIMS_MAX)]
+
+
+class PlanAttr(Sized):
+    """struct tow_plan_attr"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("ranks", c_uint32), ("slots", c_uint32),
+                ("node_count", c_uint32), ("edge_count", c_uint32), ("nodes", POINTER(GraphNode)),
+                ("edges", POINTER(GraphEdge))]
+
+
+class PlanEdge(Sized):
+    """struct tow_plan_edge"""
+    _fields_ = [("size", c_uint32), ("kind", c_uint32), ("from_rank", c_uint32),
+                ("to_rank", c_uint32), ("edge", c_uint32), ("edges", c_uint32),
+                ("first", c_uint32), ("last", c_uint32), ("slots", c_uint32), ("steps", c_uint32),
+                ("after", c_uint32), ("reserved", c_uint32), ("type", TensorType),
+                ("tensor_bytes", c_uint64), ("offset", c_uint64), ("bytes", c_uint64),
+                ("tensors_offset", c_uint64), ("tensors_bytes", c_uint64),
+                ("send_offset", c_uint64), ("send_bytes", c_uint64)]
+
+
+class PlanRank(Sized):
+    """struct tow_plan_rank"""
+    _fields_ = [("size", c_uint32), ("nodes", c_uint32), ("receives", c_uint32),
+                ("sends", c_uint32), ("peers", c_uint32), ("exports", c_uint32),
+                ("registrations", c_uint32), ("reserved", c_uint32), ("region_bytes", c_uint64),
+                ("send_bytes", c_uint64), ("pool_bytes", c_uint64)]
+
+
 STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
     DeviceAttr, RegionAttr, RegionInfo, PeerInfo, ExportInfo, ChannelStruct, QueueAttr, Name, Node,
     QueueEvent,
     ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
     DType, TensorType, CollectiveAttr, CollectiveStats, CallAttr, CommStats, WorkerAttr,
     MailboxAttr, LineInfo, RendezvousTensor, TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr,
-    FeedWorkerStruct, FeedStats)}
+    FeedWorkerStruct, FeedStats, GraphNode, GraphEdge, PlanAttr, PlanEdge, PlanRank)}
 
 # ---- functions ----
 
@@ -517,6 +554,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_feed_next": (c_int, [_P, POINTER(POINTER(c_void_p)), _U]),
     "tow_feed_worker": (c_int, [_P, c_uint32, POINTER(FeedWorkerStruct)]),
     "tow_feed_stats": (c_int, [_P, POINTER(FeedStats)]),
+    "tow_plan_create": (c_int, [POINTER(PlanAttr), _O, _U, _U]),
+    "tow_plan_destroy": (None, [_P]),
+    "tow_plan_edge_count": (c_uint32, [_P]),
+    "tow_plan_edge_info": (c_int, [_P, c_uint32, POINTER(PlanEdge)]),
+    "tow_plan_edge_of": (c_uint32, [_P, c_uint32]),
+    "tow_plan_rank_info": (c_int, [_P, c_uint32, POINTER(PlanRank)]),
     "tow_numpy_create": (c_int, [_P, _P, _O]),
     "tow_numpy_retire": (c_int, [_P]),
     "tow_numpy_node": (c_uint32, [_P, c_uint32]),

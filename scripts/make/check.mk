@@ -10,6 +10,7 @@
 #help check-host     only what needs no virtual machine
 #help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 7 debug' kernels
 #help check-torch    the tests of PyTorch's backend, which bring PyTorch with them: 150 packages
+#help check-graph    the tests of graphs, also those that bring ONNX (build/onnx) and PyTorch with them
 #help demo           two virtual machines: load the module, look at it, an RDMA ping; KERNEL=6.12
 #help                TRANSPORT=rxe (dma: through an IOMMU)
 #help demo-torch     two machines train with PyTorch, over towline and over Gloo; brings PyTorch with it
@@ -46,6 +47,9 @@ check-host:
 check-torch:
 	@TESTS='$(or $(TESTS),torch/*)' scripts/check/check --full
 
+check-graph:
+	@TESTS='$(or $(TESTS),graph/*)' scripts/check/check --full
+
 demo:
 	@scripts/demo
 
@@ -78,4 +82,4 @@ clean-cache:
 	@mkdir -p $(cache) && flock $(cache)/lock \
 		find $(cache) -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
 
-.PHONY: flaky clean-cache setup check check-full check-quick check-host check-torch demo demo-torch lint bench soak before coverage
+.PHONY: flaky clean-cache setup check check-full check-quick check-host check-torch check-graph demo demo-torch lint bench soak before coverage

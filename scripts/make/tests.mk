@@ -60,6 +60,9 @@ gloo_allreduce	:= $(OUT)/tests/bench/gloo_allreduce
 # Apart from these, as it is large: for measures that compare with it.
 nixl		:= $(OUT)/nixl/nixl
 bench-nixl: $(nixl)
+# ONNX and its runtime, for tests of graphs: they want another protobuf than gRPC here does.
+onnx		:= $(OUT)/onnx/onnx
+graph-onnx: $(onnx)
 bench-peers: $(grpc_peers) $(tensorpipe_tensor) $(mooncake) $(mpi_allreduce) $(gloo_allreduce)
 
 $(mpi_allreduce): tests/bench/mpi_allreduce.cc tests/bench/sample.h $(flags)
@@ -76,7 +79,8 @@ $(tensorpipe_tensor): tests/bench/tensorpipe_tensor.cc $(flags)
 
 $(mooncake): tests/bench/requirements.txt
 $(nixl): tests/bench/requirements.nixl.txt
-$(mooncake) $(nixl):
+$(onnx): tests/graph/requirements.txt
+$(mooncake) $(nixl) $(onnx):
 	$(call say,VENV)python3 -m venv $(@D)
 	$(call say,PIP)$(@D)/bin/pip install --quiet --no-deps --require-virtualenv -r $<
 	@touch $@

@@ -184,7 +184,7 @@ def test_install(source, tmp_path):
     run("sh", "-ec", "\n".join(lines), env=without_package(), cwd=source)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    program = "import towline as t, towline._ring as r; print(t.__version__, t.__file__, r.__file__)"
+    program = "import towline as t, towline._ring as r, towline.graph; print(t.__version__, t.__file__, r.__file__)"
     own = source / "v/bin/python"
     version, path, ring = run(own, "-c", program, env=without_package(), cwd=elsewhere).split()
     assert version == (TOP / "VERSION").read_text().strip()
