@@ -2,6 +2,7 @@
 /*
  * Graphs: from JSON, which anybody may have written, to the planner's arrays and to JSON of one form.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -86,17 +87,28 @@ static bool wrong_bytes(const char *text)
 	       (first == 0xf4 && second >= 0x90);
 }
 
+/* What is wrong with a character that is outside of strings, and follows another one; or NULL. */
+static const char *wrong_outside(const char *text, char before)
+{
+	if (*text == '\'')
+		return "strings are in double quotes";
+	if (*text == '0' && !isdigit((unsigned char)before) && isdigit((unsigned char)text[1]))
+		return "a number begins with 0";
+	return NULL;
+}
+
 /*
- * What json-c takes and others do not: strings in single quotes, and what is no character.  How many
- * members all objects have is counted, as json-c keeps one of those that have the same key.
+ * What json-c takes and others do not: strings in single quotes, what is no character, and 00.  How
+ * many members all objects have is counted, as json-c keeps one of those that have the same key.
  * NULL, or what is wrong at @end.
  */
 static const char *look_through(const char *text, size_t length, size_t *end, size_t *members)
 {
+	const char *wrong = NULL;
 	bool string = false;
 
 	*members = 0;
-	for (size_t i = 0; i < length; i++) {
+	for (size_t i = 0; i < length && !wrong; i++) {
 		*end = i;
 		if (wrong_bytes(&text[i]))
 			return "this is not UTF-8";
@@ -111,11 +123,10 @@ static const char *look_through(const char *text, size_t length, size_t *end, si
 			i += first ? 11 : 1;
 		} else if (!string) {
 			*members += text[i] == ':';
-			if (text[i] == '\'')
-				return "strings are in double quotes";
+			wrong = wrong_outside(&text[i], i ? text[i - 1] : ' ');
 		}
 	}
-	return NULL;
+	return wrong;
 }
 
 static size_t members_of(struct json_object *json)
@@ -199,6 +210,25 @@ static int may_number(struct json_object *object, const char *key, int64_t most,
 	return has(object, key) ? graph_number(object, key, most, number) : 0;
 }
 
+/* What may be shown: not empty, of one line, and nothing that a terminal obeys; or NULL. */
+static const char *name_of(struct json_object *value)
+{
+	const unsigned char *text;
+	size_t length;
+
+	if (!json_object_is_type(value, json_type_string))
+		return NULL;
+	text = (const unsigned char *)json_object_get_string(value);
+	length = (size_t)json_object_get_string_len(value);
+	if (!length || length > NAME_MAX_BYTES)
+		return NULL;
+	for (size_t i = 0; i < length; i++)
+		if (text[i] < 0x20 || text[i] == 0x7f ||
+		    (text[i] == 0xc2 && text[i + 1] >= 0x80 && text[i + 1] < 0xa0))
+			return NULL;
+	return (const char *)text;
+}
+
 /* A key of an object that is none of @keys, or NULL. */
 static const char *unknown_key(struct json_object *object, const char *const *keys)
 {
@@ -218,31 +248,19 @@ static const char *unknown_key(struct json_object *object, const char *const *ke
 static int check_keys(const char *path, const char *what, size_t number, struct json_object *object,
 		      const char *const *keys)
 {
+	struct json_object *name;
 	const char *key;
 
 	if (!json_object_is_type(object, json_type_object))
 		return graph_wrong(path, what, number, "it is no object");
 	key = unknown_key(object, keys);
-	return key ? graph_wrong(path, what, number, "it has a key that is not known") : 0;
-}
-
-/* What may be shown: not empty, of one line, and nothing that a terminal obeys; or NULL. */
-static const char *name_of(struct json_object *value)
-{
-	const unsigned char *text;
-	size_t length;
-
-	if (!json_object_is_type(value, json_type_string))
-		return NULL;
-	text = (const unsigned char *)json_object_get_string(value);
-	length = (size_t)json_object_get_string_len(value);
-	if (!length || length > NAME_MAX_BYTES)
-		return NULL;
-	for (size_t i = 0; i < length; i++)
-		if (text[i] < 0x20 || text[i] == 0x7f ||
-		    (text[i] == 0xc2 && text[i + 1] >= 0x80 && text[i + 1] < 0xa0))
-			return NULL;
-	return (const char *)text;
+	if (!key)
+		return 0;
+	name = json_object_new_string(key);
+	key = name_of(name);
+	graph_wrong(path, what, number, "it has a key that is not known%s%s", key ? ": " : "", key ? key : "");
+	json_object_put(name);
+	return -1;
 }
 
 /* ---- elements and dimensions -------------------------------------------------- */

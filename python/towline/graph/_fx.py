@@ -41,7 +41,8 @@ def from_torch(module: Any, *examples: Any,
     sizes of each free dimension, of which one is twice its own and one is its bound.  A dim that is
     another one with other values is not known, nor is one of a node that does not run with smaller numbers.
     One that changes with sizes is symbolic if it is a multiple of them in all runs, else not known; all
-    others are known.  What differs in none of these runs is not seen: values of buffers stay as they are.
+    others are known.  What differs in none of these runs is not seen: values of buffers stay as they are,
+    and smaller and odd sizes at which the module does not run are left out.
 
     Parameters that are trained are nodes of op "Variable", other parameters and buffers those of op
     "Buffer", what the module is given are those of op "Input".
@@ -58,8 +59,8 @@ def from_torch(module: Any, *examples: Any,
     places: dict[str, Any] = {name: [where] if isinstance(where[0], int) else where
                               for name, where in (free or {}).items()}
     sizes = _sizes(torch, examples, places)
-    bounds = bounds or {}
-    for name, bound in bounds.items():
+    limits = dict(bounds or {})
+    for name, bound in limits.items():
         if name not in sizes:
             raise GraphError(f"no free dimension is named {name!r}: there are {sorted(sizes)}")
         if bound < sizes[name]:
@@ -85,7 +86,7 @@ def from_torch(module: Any, *examples: Any,
         names = set(varied[0])
         varied += [maker.run(fx.node.map_aggregate(examples, functools.partial(_numbered, torch, other)),
                              "with other numbers", may_fail=True) for other in _OTHERS]
-        resized = _resized(torch, maker, examples, places, sizes, bounds)
+        resized = _resized(torch, maker, examples, places, sizes, limits)
 
     def dims(name: str, output: int) -> tuple[AnyDim, ...] | None:
         first = maker.shapes[name][output][1]
@@ -98,7 +99,7 @@ def from_torch(module: Any, *examples: Any,
         if any(len(shape) != len(first) for shape in (*others, *(shape for _, shape in runs))):
             return None
         return tuple(None if any(shape[axis] != size for shape in others) else
-                     _dim(size, [(now, shape[axis]) for now, shape in runs], sizes, bounds)
+                     _dim(size, [(now, shape[axis]) for now, shape in runs], sizes, limits)
                      for axis, size in enumerate(first))
 
     return Graph(tuple(maker.nodes.values()), tuple(
@@ -186,9 +187,9 @@ def _resized(torch: Any, maker: _Maker, examples: Sequence[Any], places: Mapping
             run(True, **{name: 3 * size})
         for less in {size - 1, *(size >> shift for shift in range(1, size.bit_length()))} - {0}:
             run(True, **{name: less})
-    if len(sizes) > 1:
-        for change in (lambda size: 2 * size, lambda size: 2 * size + 1, lambda size: (size + 1) // 2):
-            run(True, **{name: change(size) for name, size in sizes.items()})
+    # All of them together: twice as large, odd, about half as large.
+    for times, more, parts in ((2, 0, 1), (2, 1, 1), (1, 1, 2)) if len(sizes) > 1 else ():
+        run(True, **{name: (times * size + more) // parts for name, size in sizes.items()})
     return runs
 
 
