@@ -78,15 +78,25 @@ static void carry_out(void)
 	tow_queue_cqe_seen(queue);
 }
 
+/* There is one: the one before was carried out. */
+static struct tow_sqe *entry(void)
+{
+	struct tow_sqe *sqe = tow_queue_get_sqe(queue);
+
+	if (!sqe)
+		abort();
+	return sqe;
+}
+
 static void write_each(void)
 {
-	tow_prep_write(tow_queue_get_sqe(queue), channel, here, 0, remote, 0, WIDTH);
+	tow_prep_write(entry(), channel, here, 0, remote, 0, WIDTH);
 	carry_out();
 }
 
 static void write_blocks(void)
 {
-	struct tow_sqe *sqe = tow_queue_get_sqe(queue);
+	struct tow_sqe *sqe = entry();
 
 	for (uint32_t i = 0; i < PIECES; i++)
 		vectors[i] = (struct tow_vector){

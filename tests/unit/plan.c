@@ -31,7 +31,7 @@ static unsigned int seed = 1;
 
 static uint32_t below(uint32_t bound)
 {
-	return (uint32_t)rand_r(&seed) % bound;
+	return bound ? (uint32_t)rand_r(&seed) % bound : 0;
 }
 
 /* ---- making graphs ----------------------------------------------------------- */
