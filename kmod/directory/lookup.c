@@ -198,7 +198,8 @@ void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
 	else if (timeout_ms == TOW_WAIT_FOREVER)
 		answer = MAX_JIFFY_OFFSET;
 	else
-		answer = msecs_to_jiffies(timeout_ms);
+		/* Of the present one a part is over. */
+		answer = msecs_to_jiffies(timeout_ms) + 1;
 	lookup->until = jiffies + answer;
 	if (lookup->dials && timeout_ms)
 		patience = msecs_to_jiffies(min_t(u32, timeout_ms, INT_MAX));

@@ -389,7 +389,7 @@ static int tow_attempt_make(const struct tow_goal *goal,
 	if (ret == -EINPROGRESS) {
 		left = wait_event_interruptible_timeout(peers->wait,
 							READ_ONCE(seeker.attempt->done),
-							msecs_to_jiffies(timeout_ms));
+							msecs_to_jiffies(timeout_ms) + 1);
 		ret = tow_seek_once(&seeker, goal, account, result);
 		if (ret == -EINPROGRESS)
 			ret = left < 0 ? -EINTR : tow_seeker_late(&seeker);
