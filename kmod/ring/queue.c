@@ -135,14 +135,17 @@ static void tow_queue_free(struct tow_queue *queue)
 static void tow_queue_release(struct kref *refs)
 {
 	struct tow_queue *queue = container_of(refs, struct tow_queue, refs);
-	struct tow_queues *queues = queue->dev->queues;
+	struct tow_device *dev = queue->dev;
 
-	mutex_lock(&queues->lock);
+	mutex_lock(&dev->queues->lock);
 	list_del(&queue->link);
-	mutex_unlock(&queues->lock);
+	mutex_unlock(&dev->queues->lock);
 	trace_tow_queue_end(queue);
-	tow_stat_dec(queue->dev, TOW_STAT_QUEUES);
+	/* It counts until all that it had was given back. */
+	kref_get(&dev->refs);
 	tow_queue_free(queue);
+	tow_stat_dec(dev, TOW_STAT_QUEUES);
+	tow_device_put(dev);
 }
 
 static void tow_queue_free_later(struct work_struct *work)
