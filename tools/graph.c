@@ -486,6 +486,8 @@ static struct json_object *edge_object(struct json_object *value, const struct t
 
 	json_object_object_add(json, "dims", dims);
 	json_object_object_add(json, "dtype", json_object_get(json_object_object_get(value, "dtype")));
+	if (edge->flags)
+		json_object_object_add(json, "fallback", json_object_new_boolean(true));
 	json_object_object_add(json, "from", json_object_get(json_object_object_get(value, "from")));
 	json_object_object_add(json, "output", json_object_new_int64(edge->output));
 	if (edge->slots)
@@ -496,10 +498,11 @@ static struct json_object *edge_object(struct json_object *value, const struct t
 
 static int take_edge(struct graph *graph, struct json_object *value, struct read_edge *read)
 {
-	static const char *const keys[] = { "from", "output", "to", "dtype", "dims", "slots", NULL };
+	static const char *const keys[] = { "from", "output", "to", "dtype", "dims", "slots", "fallback",
+					    NULL };
 	struct tow_graph_edge *edge = &read->edge;
 	int64_t output = 0, slots = 0;
-	struct json_object *dims;
+	struct json_object *fallback = json_object_object_get(value, "fallback"), *dims;
 	const char *wrong = NULL;
 
 	if (check_keys(graph->path, "edge", read->number, value, keys) ||
@@ -515,6 +518,8 @@ static int take_edge(struct graph *graph, struct json_object *value, struct read
 		wrong = "slots are no number from 1 to 64";
 	else if (take_dtype(json_object_object_get(value, "dtype"), &edge->type.dtype))
 		wrong = "dtype is none that is known";
+	else if (has(value, "fallback") && !json_object_is_type(fallback, json_type_boolean))
+		wrong = "fallback is neither true nor false";
 	else if (!has(value, "dims"))
 		wrong = "dims are missing";
 	else if (take_dims(json_object_object_get(value, "dims"), edge, &dims))
@@ -525,6 +530,7 @@ static int take_edge(struct graph *graph, struct json_object *value, struct read
 				   json_object_get_string(json_object_object_get(value, "to")), wrong);
 	edge->output = (uint32_t)output;
 	edge->slots = (uint32_t)slots;
+	edge->flags = json_object_get_boolean(fallback) ? TOW_GRAPH_FALLBACK : 0;
 	read->json = edge_object(value, edge, dims);
 	return 0;
 }
@@ -560,8 +566,9 @@ static const char *clash(const struct read_edge *one, const struct read_edge *ot
 	if (one->edge.to == other->edge.to)
 		return "it is there twice";
 	/* The planner knows no names of dimensions. */
-	if (!same_value(one, other, "dims") || !same_value(one, other, "dtype"))
-		return "its dtype or dims are not those of another edge of the same output";
+	if (!same_value(one, other, "dims") || !same_value(one, other, "dtype") ||
+	    !same_value(one, other, "fallback"))
+		return "its dtype, dims or fallback are not those of another edge of the same output";
 	return NULL;
 }
 

@@ -47,8 +47,11 @@ static struct json_object *edge_object(const struct graph *graph, const struct t
 
 	add_number(object, "after", edge->after);
 	add_number(object, "bytes", edge->bytes);
+	add_number(object, "credit_offset", edge->credit_offset);
 	json_object_object_add(object, "dims", graph_value(graph, edge->edge, "dims"));
 	json_object_object_add(object, "dtype", graph_value(graph, edge->edge, "dtype"));
+	if (edge->flags & TOW_GRAPH_FALLBACK)
+		json_object_object_add(object, "fallback", json_object_new_boolean(true));
 	json_object_object_add(object, "from", graph_value(graph, edge->edge, "from"));
 	add_number(object, "from_rank", edge->from_rank);
 	json_object_object_add(object, "kind", word_object(kinds, COUNT(kinds), edge->kind));
@@ -58,6 +61,7 @@ static struct json_object *edge_object(const struct graph *graph, const struct t
 	add_number(object, "send_offset", edge->send_offset);
 	add_number(object, "slots", edge->slots);
 	add_number(object, "steps", edge->steps);
+	add_number(object, "stride", edge->stride);
 	add_number(object, "tensor_bytes", edge->tensor_bytes);
 	add_number(object, "tensors_bytes", edge->tensors_bytes);
 	add_number(object, "tensors_offset", edge->tensors_offset);
@@ -75,6 +79,7 @@ static struct json_object *rank_object(uint32_t number, const struct tow_plan_ra
 	add_number(object, "peers", rank->peers);
 	add_number(object, "pool_bytes", rank->pool_bytes);
 	add_number(object, "rank", number);
+	add_number(object, "receive_bytes", rank->receive_bytes);
 	add_number(object, "receives", rank->receives);
 	add_number(object, "region_bytes", rank->region_bytes);
 	add_number(object, "registrations", rank->registrations);
@@ -127,7 +132,7 @@ static int refused(const struct graph *graph, int error, uint32_t edge)
 	to = json_object_get_string(json_object_object_get(graph_edge(graph, edge), "to"));
 	return graph_wrong(graph->path, "edge", graph->numbers[edge], "from '%s' to '%s': %s", from, to,
 			   error == -EOVERFLOW ? "nothing is as large as that" :
-			   "its dtype or dims are not those of another edge of the same output");
+			   "it has nothing to fall back from");
 }
 
 int plan_make(const struct graph *graph, struct json_object **json)
@@ -173,10 +178,11 @@ static int same_identity(struct json_object *one, struct json_object *planned, c
 
 static int same_edge(struct json_object *edge, struct json_object *planned)
 {
-	static const char *const others[] = { "slots", "after", "steps", "tensor_bytes", "offset",
-					      "bytes", "tensors_offset", "tensors_bytes",
-					      "send_offset", "send_bytes", NULL };
-	static const char *const places[] = { "offset", "tensors_offset", "send_offset" };
+	static const char *const others[] = { "slots", "after", "steps", "tensor_bytes", "stride",
+					      "offset", "bytes", "tensors_offset", "tensors_bytes",
+					      "credit_offset", "send_offset", "send_bytes", NULL };
+	static const char *const places[] = { "stride", "offset", "tensors_offset",
+					      "credit_offset", "send_offset" };
 	int64_t number;
 
 	if (!json_object_is_type(edge, json_type_object) || same_identity(edge, planned, others) ||
@@ -193,8 +199,8 @@ static int same_edge(struct json_object *edge, struct json_object *planned)
 
 static int same_rank(struct json_object *rank, struct json_object *planned)
 {
-	static const char *const others[] = { "exports", "registrations", "region_bytes", "send_bytes",
-					      "pool_bytes", NULL };
+	static const char *const others[] = { "exports", "registrations", "region_bytes",
+					      "receive_bytes", "send_bytes", "pool_bytes", NULL };
 
 	return json_object_is_type(rank, json_type_object) ? same_identity(rank, planned, others) : -1;
 }

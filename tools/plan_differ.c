@@ -69,6 +69,9 @@ static void differ_in(struct json_object *list, const char *what, struct json_ob
 		if (!json_object_equal(value, theirs))
 			add_difference(list, what, key, json_object_get(value), json_object_get(theirs));
 	}
+	json_object_object_foreach(other, their_key, their_value)
+		if (!json_object_object_get_ex(one, their_key, NULL))
+			add_difference(list, what, their_key, NULL, json_object_get(their_value));
 }
 
 static void differ_by(struct json_object *list, struct json_object *one, struct json_object *other)
@@ -112,7 +115,7 @@ static void print_value(const char *key, struct json_object *value)
 	if (strcmp(key, "dims") == 0)
 		printf("%s", dims_words(value, text));
 	else
-		printf("%s", json_object_get_string(value));
+		printf("%s", value ? json_object_get_string(value) : "nothing");
 }
 
 static void print_difference(struct json_object *difference)

@@ -87,7 +87,7 @@ static const char *offset_cell(struct json_object *plan, struct json_object *edg
 			       char cell[CELL_TEXT])
 {
 	(void)plan;
-	snprintf(cell, CELL_TEXT, "%s", text_of(edge, is_dynamic(edge) ? "offset" : key));
+	snprintf(cell, CELL_TEXT, "%s", is_dynamic(edge) ? "-" : text_of(edge, key));
 	return cell;
 }
 

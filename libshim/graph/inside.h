@@ -2,7 +2,7 @@
 /*
  * What a plan is, inside.
  *
- * What edges and connections have besides tensors is the business of the layers below, which say
+ * What mailboxes and ends of dynamic edges take is the business of the layers below, which say
  * nothing of it to who plans.  So the planner has it in numbers of its own, which are no smaller:
  * a test compares them with what it is (tests/unit/plan.c).
  */
@@ -13,19 +13,28 @@
 
 #include <towline/graph.h>
 
-/* All places are multiples of it, as what is allocated in an arena is. */
+/*
+ * All places are multiples of it, as what is allocated in an arena is; a number that peers count is
+ * alone in as much, and so are a bounded tensor's dimensions.
+ */
 #define TOWI_PLAN_GRAIN		TOW_ARENA_ALIGNMENT
 /* A slab of soft-RoCE; what the pool gives is a multiple of it. */
 #define TOWI_PLAN_SLAB		((uint64_t)2 << 20)
 /* Sums of sizes are no larger, so that none is lost. */
 #define TOWI_PLAN_MOST		((uint64_t)1 << 62)
 
-/* What an end of an edge has in its worker's arena, of which nobody knows the place; */
-#define TOWI_PLAN_END_BYTES	1024U
-/* the same of an end of a connection between two processes that edges are on; */
-#define TOWI_PLAN_LINE_BYTES	((uint64_t)80 << 10)
-/* and of a worker, for connections that somebody begins. */
-#define TOWI_PLAN_WORKER_BYTES	((uint64_t)9 * TOWI_PLAN_LINE_BYTES)
+/* What an end of a dynamic edge has in its worker's arena. */
+#define TOWI_PLAN_END_BYTES	2048U
+/*
+ * The same of an end of a line between two mailboxes: of those that programs make by default, and of
+ * those that workers have for their edges.
+ */
+#define TOWI_PLAN_LINE_BYTES	((uint64_t)28 << 10)
+#define TOWI_PLAN_END_LINE_BYTES	((uint64_t)80 << 10)
+/* A mailbox takes as much as so many lines, before there is one: its spares, and who is to find them. */
+#define TOWI_PLAN_BOX_LINES	9U
+
+_Static_assert(TOW_DIMS_MAX * sizeof(int64_t) <= TOWI_PLAN_GRAIN, "a tensor's dimensions fit");
 
 struct tow_plan {
 	uint32_t ranks_count;

@@ -3,9 +3,10 @@
  * Plans: which edges cross, how, and where in memory.
  *
  * Edges are sorted by who sends them, by output and by who receives them: so those of one output can
- * be compared, and of those that cross what is the same then is one transfer.  Each takes its places from the front of its receiver's region, then
- * edges that share memory do, then what is sent.  So nothing depends on the order in which edges are
- * given, and nothing is looked at more than once.
+ * be compared, and of those that cross what is the same then is one transfer.  Each takes its places
+ * from the front of its receiver's region, then edges that share memory do: that is all that others
+ * write to.  Behind it are the credits of what is sent, and what is sent.  So nothing depends on the
+ * order in which edges are given.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -77,13 +78,38 @@ static int check_nodes(const struct tow_plan_attr *attr, uint32_t *node)
 	return 0;
 }
 
+/* What an edge is if nothing falls back. */
+static enum tow_plan_kind shape_kind(const struct tow_graph_edge *edge)
+{
+	enum tow_plan_kind kind = TOW_PLAN_STATIC;
+
+	if (edge->type.ndim == TOW_NDIM_UNKNOWN)
+		return TOW_PLAN_DYNAMIC;
+	for (uint32_t i = 0; i < edge->type.ndim; i++) {
+		if (edge->type.dims[i] != TOW_DIM_UNKNOWN)
+			continue;
+		if (edge->most[i] == TOW_DIM_UNKNOWN)
+			return TOW_PLAN_DYNAMIC;
+		kind = TOW_PLAN_BOUNDED;
+	}
+	return kind;
+}
+
+/* Of an edge whose type is valid: has it nothing but flags that are known, and dimensions to fall back from? */
+static bool flags_valid(const struct tow_graph_edge *edge)
+{
+	if (edge->flags & ~TOW_GRAPH_FALLBACK || edge->reserved)
+		return false;
+	return !edge->flags || (edge->type.ndim && shape_kind(edge) != TOW_PLAN_DYNAMIC);
+}
+
 static int check_edges(const struct tow_plan_attr *attr, uint32_t *edge)
 {
 	for (uint32_t i = 0; i < attr->edge_count; i++) {
 		const struct tow_graph_edge *one = &attr->edges[i];
 
 		if (one->from < attr->node_count && one->to < attr->node_count &&
-		    one->slots <= TOW_EDGE_SLOTS_MAX && type_valid(one))
+		    one->slots <= TOW_EDGE_SLOTS_MAX && type_valid(one) && flags_valid(one))
 			continue;
 		*edge = i;
 		return -EINVAL;
@@ -109,29 +135,13 @@ static int check(const struct tow_plan_attr *attr, uint32_t *node, uint32_t *edg
 static bool same_type(const struct tow_graph_edge *one, const struct tow_graph_edge *other)
 {
 	if (memcmp(&one->type.dtype, &other->type.dtype, sizeof(one->type.dtype)) ||
-	    one->type.ndim != other->type.ndim)
+	    one->type.ndim != other->type.ndim || one->flags != other->flags)
 		return false;
 	for (uint32_t i = 0; one->type.ndim != TOW_NDIM_UNKNOWN && i < one->type.ndim; i++)
 		if (one->type.dims[i] != other->type.dims[i] ||
 		    (one->type.dims[i] == TOW_DIM_UNKNOWN && one->most[i] != other->most[i]))
 			return false;
 	return true;
-}
-
-static enum tow_plan_kind kind_of(const struct tow_graph_edge *edge)
-{
-	enum tow_plan_kind kind = TOW_PLAN_STATIC;
-
-	if (edge->type.ndim == TOW_NDIM_UNKNOWN)
-		return TOW_PLAN_DYNAMIC;
-	for (uint32_t i = 0; i < edge->type.ndim; i++) {
-		if (edge->type.dims[i] != TOW_DIM_UNKNOWN)
-			continue;
-		if (edge->most[i] == TOW_DIM_UNKNOWN)
-			return TOW_PLAN_DYNAMIC;
-		kind = TOW_PLAN_BOUNDED;
-	}
-	return kind;
 }
 
 /* One more of the graph's edges that the plan's carries. */
@@ -158,7 +168,9 @@ static void add_edge(struct tow_plan *plan, const struct tow_plan_attr *attr,
 	struct tow_plan_edge *one = &plan->edges[plan->edges_count++];
 
 	one->size = sizeof(*one);
-	one->kind = kind_of(edge);
+	/* What may fall back says of each tensor whether it does. */
+	one->kind = edge->flags & TOW_GRAPH_FALLBACK ? TOW_PLAN_BOUNDED : shape_kind(edge);
+	one->flags = edge->flags;
 	one->from_rank = attr->nodes[edge->from].rank;
 	one->to_rank = crossing->to_rank;
 	one->edge = crossing->edge;
@@ -238,21 +250,18 @@ int towi_plan_take(struct tow_plan_rank *rank, uint64_t bytes, uint64_t *offset)
 	return 0;
 }
 
-/* How much memory tensors take, and what a receiver has beside them. */
-static int measure(const struct tow_plan_edge *edge, uint32_t slots, uint64_t *head, uint64_t *tensors)
+/* How large tensors are, how far apart, and how much memory there is for them: 0, or -EOVERFLOW. */
+static int measure(struct tow_plan_edge *edge)
 {
-	const struct tow_tensor_type empty = { .dtype = edge->type.dtype, .ndim = 1 };
-	uint64_t all;
-	int ret = tow_static_bytes(&empty, 1, head);
+	int ret = tow_tensor_bytes(&edge->type, &edge->tensor_bytes);
 
-	*tensors = 0;
-	if (ret || edge->kind == TOW_PLAN_DYNAMIC)
-		return ret;
-	ret = tow_static_bytes(&edge->type, slots, &all);
 	if (ret)
 		return ret;
-	*tensors = all - *head;
-	return 0;
+	/* They are no larger than 2^62. */
+	edge->stride = (edge->tensor_bytes + TOWI_PLAN_GRAIN - 1) / TOWI_PLAN_GRAIN * TOWI_PLAN_GRAIN;
+	if (edge->kind == TOW_PLAN_BOUNDED)
+		edge->stride += TOWI_PLAN_GRAIN;
+	return __builtin_mul_overflow(edge->slots, edge->stride, &edge->tensors_bytes) ? -EOVERFLOW : 0;
 }
 
 static int place_received(struct tow_plan *plan, uint32_t number, bool share)
@@ -263,14 +272,25 @@ static int place_received(struct tow_plan *plan, uint32_t number, bool share)
 
 	edge->after = number;
 	edge->steps = edge->slots;
-	ret = measure(edge, edge->slots, &edge->bytes, &edge->tensors_bytes);
-	if (!ret && edge->kind != TOW_PLAN_DYNAMIC)
-		ret = tow_tensor_bytes(&edge->type, &edge->tensor_bytes);
+	if (edge->kind == TOW_PLAN_DYNAMIC)
+		return 0;
+	edge->bytes = TOWI_PLAN_GRAIN;
+	ret = measure(edge);
 	if (!ret)
 		ret = towi_plan_take(rank, edge->bytes, &edge->offset);
 	if (!ret && edge->tensors_bytes && !(share && towi_plan_shares(edge)))
 		ret = towi_plan_take(rank, edge->tensors_bytes, &edge->tensors_offset);
+	rank->receive_bytes = rank->region_bytes;
 	return ret;
+}
+
+static int place_credit(struct tow_plan *plan, uint32_t number)
+{
+	struct tow_plan_edge *edge = &plan->edges[number];
+
+	if (edge->kind == TOW_PLAN_DYNAMIC)
+		return 0;
+	return towi_plan_take(&plan->ranks[edge->from_rank], TOWI_PLAN_GRAIN, &edge->credit_offset);
 }
 
 /* What is sent, of the @count edges of one output from @first on. */
@@ -278,14 +298,13 @@ static int place_sent(struct tow_plan *plan, uint32_t first, uint32_t count)
 {
 	struct tow_plan_edge *edges = &plan->edges[first];
 	struct tow_plan_rank *rank = &plan->ranks[edges->from_rank];
-	uint64_t head, bytes, offset = 0;
-	uint32_t slots = 0;
-	int ret;
+	uint64_t bytes = 0, offset = 0;
+	int ret = 0;
 
+	/* What is sent is as large as what is received, but for the slots. */
 	for (uint32_t i = 0; i < count; i++)
-		slots = edges[i].slots > slots ? edges[i].slots : slots;
-	ret = measure(edges, slots, &head, &bytes);
-	if (!ret && bytes)
+		bytes = edges[i].tensors_bytes > bytes ? edges[i].tensors_bytes : bytes;
+	if (bytes)
 		ret = towi_plan_take(rank, bytes, &offset);
 	if (ret)
 		return ret;
@@ -321,15 +340,18 @@ static int place_all_sent(struct tow_plan *plan, const struct tow_plan_attr *att
 static int place(struct tow_plan *plan, const struct tow_plan_attr *attr, uint32_t *wrong)
 {
 	bool share = attr->flags & TOW_PLAN_SHARE;
-	int ret;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < plan->edges_count; i++) {
-		ret = place_received(plan, i, share);
+	for (uint32_t i = 0; i < plan->edges_count && !ret; i++) {
 		*wrong = i;
-		if (ret)
-			return ret;
+		ret = place_received(plan, i, share);
 	}
-	ret = share ? towi_plan_share(plan, wrong) : 0;
+	if (!ret && share)
+		ret = towi_plan_share(plan, wrong);
+	for (uint32_t i = 0; i < plan->edges_count && !ret; i++) {
+		*wrong = i;
+		ret = place_credit(plan, i);
+	}
 	return ret ? ret : place_all_sent(plan, attr, wrong);
 }
 
@@ -370,39 +392,54 @@ static uint64_t whole_slabs(uint64_t bytes)
 	return (bytes + TOWI_PLAN_SLAB - 1) / TOWI_PLAN_SLAB * TOWI_PLAN_SLAB;
 }
 
-static void count_rank(struct tow_plan_rank *rank)
+/* What somebody has who has edges at all; @dynamic of them have a dynamic end. */
+static void count_rank(struct tow_plan_rank *rank, uint64_t dynamic)
 {
-	uint64_t ends = (uint64_t)rank->receives + rank->sends;
+	uint64_t lines = TOWI_PLAN_BOX_LINES + (uint64_t)2 * rank->peers;
+	uint64_t bytes = lines * TOWI_PLAN_LINE_BYTES;
 
 	rank->registrations += rank->receives;
-	rank->exports += rank->receives;
 	rank->pool_bytes = whole_slabs(rank->region_bytes);
-	/* Each of two ranks may have begun a connection. */
-	if (ends)
-		rank->pool_bytes += whole_slabs(ends * TOWI_PLAN_END_BYTES + TOWI_PLAN_WORKER_BYTES +
-						TOWI_PLAN_LINE_BYTES * 2 * rank->peers);
+	if (!rank->peers)
+		return;
+	rank->exports += 1 + !!rank->receive_bytes + !!dynamic;
+	if (dynamic)
+		bytes += lines * TOWI_PLAN_END_LINE_BYTES + dynamic * TOWI_PLAN_END_BYTES;
+	rank->pool_bytes += whole_slabs(bytes);
+}
+
+static void count_edge(struct tow_plan *plan, const struct tow_plan_edge *edge, uint32_t *dynamic)
+{
+	struct tow_plan_rank *from = &plan->ranks[edge->from_rank];
+	struct tow_plan_rank *to = &plan->ranks[edge->to_rank];
+	bool planned = edge->kind != TOW_PLAN_DYNAMIC;
+	bool is_dynamic = !planned || edge->flags & TOW_GRAPH_FALLBACK;
+
+	from->sends++;
+	to->receives++;
+	/* What is sent is read, or a credit counted; a dynamic end that receives has a range, too. */
+	from->exports += planned + is_dynamic;
+	to->exports += planned + 2 * is_dynamic;
+	dynamic[edge->from_rank] += is_dynamic;
+	dynamic[edge->to_rank] += is_dynamic;
 }
 
 static int count(struct tow_plan *plan, const struct tow_plan_attr *attr)
 {
-	int ret = count_peers(plan);
+	uint32_t *dynamic = calloc(plan->ranks_count, sizeof(*dynamic));
+	int ret = dynamic ? count_peers(plan) : -ENOMEM;
 
-	if (ret)
+	if (ret) {
+		free(dynamic);
 		return ret;
+	}
 	for (uint32_t i = 0; i < attr->node_count; i++)
 		plan->ranks[attr->nodes[i].rank].nodes++;
-	for (uint32_t i = 0; i < plan->edges_count; i++) {
-		const struct tow_plan_edge *edge = &plan->edges[i];
-		struct tow_plan_rank *from = &plan->ranks[edge->from_rank];
-
-		plan->ranks[edge->to_rank].receives++;
-		from->sends++;
-		/* All that dynamic edges read is in the region, or in others of an arena. */
-		if (edge->kind == TOW_PLAN_DYNAMIC)
-			from->exports = 1;
-	}
+	for (uint32_t i = 0; i < plan->edges_count; i++)
+		count_edge(plan, &plan->edges[i], dynamic);
 	for (uint32_t i = 0; i < plan->ranks_count; i++)
-		count_rank(&plan->ranks[i]);
+		count_rank(&plan->ranks[i], dynamic[i]);
+	free(dynamic);
 	return 0;
 }
 

@@ -154,15 +154,18 @@ static void move_all(struct sharing *sharing)
 static int place_blocks(struct sharing *sharing, uint32_t *wrong)
 {
 	struct tow_plan *plan = sharing->plan;
+	struct tow_plan_rank *rank;
 	int ret;
 
 	for (uint32_t i = 0; i < sharing->blocks_count; i++) {
 		struct block *block = &sharing->blocks[i];
 
 		*wrong = block->first;
-		ret = towi_plan_take(&plan->ranks[block->rank], block->bytes, &block->offset);
+		rank = &plan->ranks[block->rank];
+		ret = towi_plan_take(rank, block->bytes, &block->offset);
 		if (ret)
 			return ret;
+		rank->receive_bytes = rank->region_bytes;
 		if (block->first != block->last) {
 			plan->edges[block->first].after = block->last;
 			plan->edges[block->first].steps = 1;

@@ -329,7 +329,8 @@ class GraphNode(ctypes.Structure):
 class GraphEdge(ctypes.Structure):
     """struct tow_graph_edge ("from" is a word of Python's)"""
     _fields_ = [("from", c_uint32), ("output", c_uint32), ("to", c_uint32), ("slots", c_uint32),
-                ("type", TensorType), ("most", c_int64 * DIMS_MAX)]
+                ("flags", c_uint32), ("reserved", c_uint32), ("type", TensorType),
+                ("most", c_int64 * DIMS_MAX)]
 
 
 class PlanAttr(Sized):
@@ -344,10 +345,10 @@ class PlanEdge(Sized):
     _fields_ = [("size", c_uint32), ("kind", c_uint32), ("from_rank", c_uint32),
                 ("to_rank", c_uint32), ("edge", c_uint32), ("edges", c_uint32),
                 ("first", c_uint32), ("last", c_uint32), ("slots", c_uint32), ("steps", c_uint32),
-                ("after", c_uint32), ("reserved", c_uint32), ("type", TensorType),
-                ("tensor_bytes", c_uint64), ("offset", c_uint64), ("bytes", c_uint64),
-                ("tensors_offset", c_uint64), ("tensors_bytes", c_uint64),
-                ("send_offset", c_uint64), ("send_bytes", c_uint64)]
+                ("after", c_uint32), ("flags", c_uint32), ("type", TensorType),
+                ("tensor_bytes", c_uint64), ("stride", c_uint64), ("offset", c_uint64),
+                ("bytes", c_uint64), ("tensors_offset", c_uint64), ("tensors_bytes", c_uint64),
+                ("credit_offset", c_uint64), ("send_offset", c_uint64), ("send_bytes", c_uint64)]
 
 
 class PlanRank(Sized):
@@ -355,7 +356,7 @@ class PlanRank(Sized):
     _fields_ = [("size", c_uint32), ("nodes", c_uint32), ("receives", c_uint32),
                 ("sends", c_uint32), ("peers", c_uint32), ("exports", c_uint32),
                 ("registrations", c_uint32), ("reserved", c_uint32), ("region_bytes", c_uint64),
-                ("send_bytes", c_uint64), ("pool_bytes", c_uint64)]
+                ("receive_bytes", c_uint64), ("send_bytes", c_uint64), ("pool_bytes", c_uint64)]
 
 
 STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (

@@ -21,6 +21,8 @@ GOOD = [
     (b"}]}\n", b'}, {"from": "a", "output": 4, "to": "c", "dtype": "float32", '
                b'"dims": [2, {"max": 3, "name": "n"}]}]}'),
     (BASE, b'{"edges": [], "nodes": [], "ranks": 1}'),
+    (b', "slots": 1', b', "fallback": true'), (b', "slots": 1', b', "fallback": false'),
+    (b'"dims": null', b'"dims": null, "fallback": false'), (b'"dims": null', b'"dims": [0], "fallback": true'),
 ]
 
 BAD = [
@@ -66,6 +68,11 @@ BAD = [
     (b'"A"', b'"\\ud800x"'), (b'"A"', b'"a\\u0000b"'), (b'"A"', b'"a\\nb"'), (b'"A"', b'"\\u009b2J"'),
     (b'"A"', b'"\\u007f"'), (b'"A"', b'"' + b"x" * 256 + b'"'), (b'{"name": "c", "rank": 1}', b"null"),
     (b'{"name": "c", "rank": 1}', b'["c", 1]'),
+    (b', "slots": 1', b', "fallback": 1'), (b', "slots": 1', b', "fallback": null'),
+    (b'"dims": null', b'"dims": null, "fallback": true'), (b'"dims": null', b'"dims": [], "fallback": true'),
+    (b'"dims": null', b'"dims": [2, null], "fallback": true'),
+    (b"}]}\n", b'}, {"from": "a", "output": 4, "to": "c", "dtype": "float32", "fallback": true, '
+               b'"dims": [2, {"max": 3, "name": "n"}]}]}'),
     # Nodes that are not there, or twice; edges that go backward, are there twice, or not alike.
     (b'"name": "c"', b'"name": "b"'), (b'"to": "b"', b'"to": "d"'), (b'"to": "b"', b'"to": "a"'),
     (b'"from": "b"', b'"from": "c"'), (b'"from": "b", "to": "c"', b'"from": "c", "to": "b"'),

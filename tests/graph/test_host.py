@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Graphs without ONNX and PyTorch: their JSON, what is refused, partitions, the paper's models."""
 
+import dataclasses
 import itertools
 import json
 import random
@@ -100,7 +101,7 @@ def test_json():
     (("edges", 0, "slots"), 65, "edge conv1:0 -> pool1: slots is 65"),
     (("edges", 2), SMALL["edges"][0], "edge conv1:0 -> pool1 is there twice"),
     (("edges", 2), {**SMALL["edges"][0], "to": "out", "dtype": "float64"},
-     "edge conv1:0 -> out has another type or dims than conv1:0 -> pool1"),
+     "edge conv1:0 -> out has another type, dims or fallback than conv1:0 -> pool1"),
 ])
 def test_malformed(path, value, said):
     """It says which node or edge, and what is wrong."""
@@ -185,30 +186,42 @@ def test_crossing():
     assert list(map(str, made.crossing())) == ["a:0 -> d", "a:1 -> c", "a:0 -> e"]
 
 
-def planned(path):
-    """The edges that cross as the tool plans them."""
-    plan = json.loads(subprocess.run([TOOL, "plan", "--json", path], capture_output=True, check=True).stdout)
-    return sorted((edge["from"], edge["output"], edge["to_rank"], edge["kind"],
-                   None if edge["kind"] == "dynamic" else edge["tensor_bytes"]) for edge in plan["edges"])
+def planned(edge):
+    """The kind of an edge, and how large its tensors are, in a plan."""
+    return "bounded" if edge.fallback else edge.kind, edge.nbytes or 0
+
+
+def output_of(rng, name, number):
+    """An edge to nobody yet, which may fall back if it can."""
+    dims = tuple(rng.choice((3, 5, Dim("n", 7), Dim(max=2), Dim("n"), None)) for _ in range(rng.randrange(3)))
+    edge = Edge(name, "", rng.choice(("int4", "bfloat16", "float32")), rng.choice((None, dims, dims)), number)
+    fallback = bool(edge.dims) and edge.nbytes is not None and rng.random() < 0.4
+    return dataclasses.replace(edge, fallback=fallback)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_planned(tmp_path, seed):
-    """What crosses, its kind and size are what the tool says."""
+    """The tool and Python plan alike, and what crosses as its shape says."""
     rng = random.Random(seed)
     names = [f"n{number}" for number in range(12)]
     rank = {name: rng.randrange(3) for name in names}
-    outputs = {(name, number): (rng.choice(("int4", "bfloat16", "float32")), rng.choice((None, tuple(
-        rng.choice((3, 5, Dim("n", 7), Dim(max=2), Dim("n"), None)) for _ in range(rng.randrange(3))))))
-        for name in names for number in range(2)}
-    edges = {(source, target, number): Edge(source, target, *outputs[source, number], number)
-             for source, target in itertools.combinations(names, 2) for number in range(2)
-             if rng.random() < 0.4}
-    made = Graph(tuple(Node(name, rank=rank[name]) for name in names), tuple(edges.values()), 3)
+    outputs = {(name, number): output_of(rng, name, number) for name in names for number in range(2)}
+    edges = tuple(dataclasses.replace(outputs[source, number], target=target)
+                  for source, target in itertools.combinations(names, 2) for number in range(2)
+                  if rng.random() < 0.4)
+    made = Graph(tuple(Node(name, rank=rank[name]) for name in names), edges, 3)
     path = tmp_path / "graph.json"
     path.write_text(made.to_json(), encoding="utf-8")
-    assert planned(path) == sorted((edge.source, edge.output, rank[edge.target], edge.kind, edge.nbytes)
-                                   for edge in made.crossing()) != []
+    tool = json.loads(subprocess.run([TOOL, "plan", "--json", path], capture_output=True, check=True).stdout)
+    plan = graph.plan(made)
+    assert sorted((edge.source, edge.output, edge.to_rank, edge.kind, edge.tensor_bytes)
+                  for edge in plan.edges) == sorted(
+        (edge.source, edge.output, rank[edge.target], *planned(edge)) for edge in made.crossing()) != []
+    for ours, theirs in zip(plan.edges, tool["edges"], strict=True):
+        same = {key: value for key, value in theirs.items() if key not in ("from", "to", "dims", "bytes")}
+        assert (ours.source, list(ours.targets)) == (theirs["from"], theirs["to"])
+        assert {"fallback": False, **same}.items() <= dataclasses.asdict(ours).items()
+    assert [{"rank": number, **needs._asdict()} for number, needs in enumerate(plan.ranks)] == tool["ranks"]
 
 
 # ---- partitions ----
@@ -470,10 +483,12 @@ def test_alone():
 import sys
 sys.modules["onnx"] = sys.modules["torch"] = None
 from towline import graph
-for function in graph.from_onnx, graph.from_torch:
+for function, *more in ((graph.from_onnx,), (graph.from_torch,),
+                        (graph.onnx_functions, graph.Graph((), ()), 0)):
     try:
-        function("model.onnx")
+        function("model.onnx", *more)
     except ImportError as error:
         print(error)
 """], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
-    assert "onnx" in said.splitlines()[0] and "torch" in said.splitlines()[1]
+    assert [name in line for name, line in zip(("onnx", "torch", "onnx"), said.splitlines(), strict=True)] == [
+        True] * 3, said

@@ -22,8 +22,8 @@
 #define NODES_MAX	24U
 #define EDGES_MAX	48U
 #define RANKS_MAX	5U
-/* What an end of an edge has besides tensors. */
-#define HEAD		((uint64_t)TOWI_KEPT_BYTES + TOWI_LETTERS_AT)
+/* What has a number in it, or a bounded tensor's dimensions. */
+#define LINE		((uint64_t)64)
 
 #define FLOAT32		((struct tow_dtype){ TOW_DTYPE_FLOAT, 32, 1 })
 
@@ -174,42 +174,110 @@ static bool same_output(const struct tow_plan_edge *one, const struct tow_plan_e
 	       graph.edges[one->edge].output == graph.edges[other->edge].output;
 }
 
+/* What is seen of a rank by looking at all edges. */
+struct seen {
+	struct place places[3 * EDGES_MAX];
+	uint32_t count;
+	uint32_t receives, sends, outputs;
+	uint32_t planned_in, planned_out, dynamic_in, dynamic_out;
+	uint64_t sent;
+};
+
+/* Is it by a dynamic end that a tensor may come? */
+static bool has_dynamic_end(const struct tow_plan_edge *edge)
+{
+	return edge->kind == TOW_PLAN_DYNAMIC || graph.edges[edge->edge].flags;
+}
+
+/* What a rank has for an edge that it receives: others write there. */
+static void see_received(struct seen *seen, uint32_t number, const struct tow_plan_rank *rank)
+{
+	struct tow_plan_edge edge = edge_of(number);
+
+	seen->receives++;
+	seen->dynamic_in += has_dynamic_end(&edge);
+	if (edge.kind == TOW_PLAN_DYNAMIC)
+		return;
+	seen->planned_in++;
+	seen->places[seen->count++] = (struct place){ edge.offset, LINE, -1 };
+	seen->places[seen->count++] = (struct place){ edge.tensors_offset, edge.tensors_bytes,
+						      (int)number };
+	want(edge.offset + LINE <= rank->receive_bytes &&
+	     edge.tensors_offset + edge.tensors_bytes <= rank->receive_bytes,
+	     "what is received is not where others may write");
+}
+
+/* The same of one that it sends: nobody else writes there. */
+static void see_sent(struct seen *seen, uint32_t number, const struct tow_plan_rank *rank)
+{
+	struct tow_plan_edge edge = edge_of(number), before = number ? edge_of(number - 1) : edge;
+	bool first = !number || !same_output(&before, &edge);
+
+	seen->sends++;
+	seen->outputs += first;
+	seen->dynamic_out += has_dynamic_end(&edge);
+	if (edge.kind == TOW_PLAN_DYNAMIC)
+		return;
+	seen->planned_out++;
+	seen->places[seen->count++] = (struct place){ edge.credit_offset, LINE, -1 };
+	want(edge.credit_offset >= rank->receive_bytes &&
+	     edge.credit_offset + LINE <= rank->region_bytes - rank->send_bytes,
+	     "a credit is not between what is received and what is sent");
+	want(first || (edge.send_offset == before.send_offset &&
+		       edge.send_bytes == before.send_bytes), "one output in two places");
+	if (!first || !edge.send_bytes)
+		return;
+	seen->sent += edge.send_bytes;
+	seen->places[seen->count++] = (struct place){ edge.send_offset, edge.send_bytes, -1 };
+	want(edge.send_offset >= rank->region_bytes - rank->send_bytes,
+	     "what is sent is not at the end");
+}
+
+static void check_exports(const struct seen *seen, const struct tow_plan_rank *rank)
+{
+	uint32_t exports = seen->planned_in + seen->planned_out + 2 * seen->dynamic_in +
+			   seen->dynamic_out;
+
+	exports += seen->planned_in > 0;
+	exports += rank->peers > 0;
+	exports += seen->dynamic_in + seen->dynamic_out > 0;
+	want(rank->exports == exports, "it exports more, or less");
+	want((rank->receive_bytes > 0) == (seen->planned_in > 0),
+	     "nothing to write to, or something for nobody");
+}
+
+/* Its region, and in its arena a mailbox, with another one for its dynamic ends. */
+static void check_pool(const struct seen *seen, const struct tow_plan_rank *rank)
+{
+	uint64_t ends = seen->dynamic_in + seen->dynamic_out, lines = TOWI_PLAN_BOX_LINES + 2 * rank->peers;
+	uint64_t bytes = lines * TOWI_PLAN_LINE_BYTES, slabs;
+
+	if (ends)
+		bytes += lines * TOWI_PLAN_END_LINE_BYTES + ends * TOWI_PLAN_END_BYTES;
+	slabs = (rank->region_bytes + TOWI_PLAN_SLAB - 1) / TOWI_PLAN_SLAB;
+	if (rank->peers)
+		slabs += (bytes + TOWI_PLAN_SLAB - 1) / TOWI_PLAN_SLAB;
+	want(rank->pool_bytes == slabs * TOWI_PLAN_SLAB, "the pool is too small, or too large");
+}
+
 static void check_rank(uint32_t rank)
 {
-	static struct place places[3 * EDGES_MAX];
 	struct tow_plan_rank info = rank_of(rank);
-	uint32_t count = 0, receives = 0, sends = 0, outputs = 0;
-	struct tow_plan_edge before = { .edge = TOW_PLAN_NONE };
-	uint64_t sent = 0;
+	static struct seen seen;
 
+	memset(&seen, 0, sizeof(seen));
 	for (uint32_t i = 0; i < tow_plan_edge_count(graph.plan); i++) {
-		struct tow_plan_edge edge = edge_of(i);
-
-		if (edge.to_rank == rank) {
-			receives++;
-			places[count++] = (struct place){ edge.offset, edge.bytes, -1 };
-			places[count++] = (struct place){ edge.tensors_offset,
-							  edge.tensors_bytes, (int)i };
-		}
-		if (edge.from_rank != rank)
-			continue;
-		sends++;
-		if (before.edge == TOW_PLAN_NONE || !same_output(&before, &edge)) {
-			outputs++;
-			sent += edge.send_bytes;
-			places[count++] = (struct place){ edge.send_offset, edge.send_bytes, -1 };
-		} else {
-			want(edge.send_offset == before.send_offset &&
-			     edge.send_bytes == before.send_bytes, "one output in two places");
-		}
-		before = edge;
+		if (edge_of(i).to_rank == rank)
+			see_received(&seen, i, &info);
+		if (edge_of(i).from_rank == rank)
+			see_sent(&seen, i, &info);
 	}
-	check_places(places, count, info.region_bytes);
-	want(info.receives == receives && info.sends == sends && info.send_bytes == sent &&
-	     info.registrations == receives + outputs && info.exports - receives <= 1,
+	check_places(seen.places, seen.count, info.region_bytes);
+	check_exports(&seen, &info);
+	want(info.receives == seen.receives && info.sends == seen.sends &&
+	     info.send_bytes == seen.sent && info.registrations == seen.receives + seen.outputs,
 	     "a rank's numbers are wrong");
-	want(info.pool_bytes % TOWI_PLAN_SLAB == 0 && info.pool_bytes >= info.region_bytes,
-	     "the pool is too small, or not of whole slabs");
+	check_pool(&seen, &info);
 }
 
 /* Of the largest tensor there can be; -1: there is no largest one. */
@@ -229,30 +297,40 @@ static int64_t largest(const struct tow_graph_edge *edge)
 	return bytes;
 }
 
+/* Are all tensors of one shape? */
 static bool knows_all(const struct tow_graph_edge *edge)
 {
+	if (edge->flags)
+		return false;
 	for (uint32_t i = 0; edge->type.ndim != TOW_NDIM_UNKNOWN && i < edge->type.ndim; i++)
 		if (edge->type.dims[i] < 0)
 			return false;
 	return true;
 }
 
+static void check_dynamic(const struct tow_plan_edge *edge)
+{
+	want(!edge->tensor_bytes && !edge->stride && !edge->offset && !edge->bytes &&
+	     !edge->tensors_offset && !edge->tensors_bytes && !edge->credit_offset &&
+	     !edge->send_offset && !edge->send_bytes, "a dynamic edge has memory");
+}
+
 static void check_kind(const struct tow_plan_edge *edge, int64_t bytes, bool known)
 {
-	uint64_t of_all = 0;
+	uint64_t whole = ((uint64_t)bytes + 63) / 64 * 64;
 
 	want(edge->kind == (bytes < 0 ? TOW_PLAN_DYNAMIC : known ? TOW_PLAN_STATIC :
 			    TOW_PLAN_BOUNDED), "it is of another kind");
-	want(edge->bytes == HEAD, "what an end has is of another size");
 	if (bytes < 0) {
-		want(!edge->tensors_bytes && !edge->send_bytes && !edge->tensor_bytes,
-		     "a dynamic edge has memory");
+		check_dynamic(edge);
 		return;
 	}
+	want(edge->bytes == LINE, "a number has no line of its own");
 	want(edge->tensor_bytes == (uint64_t)bytes, "a tensor is of another size");
-	want(!tow_static_bytes(&edge->type, edge->slots, &of_all) &&
-	     of_all == edge->bytes + edge->tensors_bytes, "an end does not fit");
-	want(edge->send_bytes >= edge->tensors_bytes, "less is computed than sent");
+	want(edge->stride == (known ? whole : LINE + whole), "tensors are not so far apart");
+	want(edge->tensors_bytes == edge->slots * edge->stride, "there is memory for more, or less");
+	want(edge->send_bytes >= edge->tensors_bytes && (!edge->stride ||
+	     edge->send_bytes % edge->stride == 0), "less is computed than sent");
 }
 
 /* What the graph says of one of its edges, and the plan of who carries it. */
@@ -272,6 +350,7 @@ static void check_edge(uint32_t number)
 	     graph.edges[planned.edge].output == edge->output, "it carries something else");
 	want(planned.first <= edge->to && planned.last >= edge->to, "it is taken before or behind");
 	want(planned.slots >= edge->slots && planned.slots >= 1, "it has fewer slots");
+	want(planned.flags == edge->flags, "it falls back otherwise");
 	check_kind(&planned, largest(edge), knows_all(edge));
 }
 
@@ -324,12 +403,14 @@ static void add_random(uint32_t nodes)
 		if (rand_r(&of_output) % 3)
 			edge->most[i] = rand_r(&of_output) % 60;
 	}
+	if (edge->type.ndim && largest(edge) >= 0 && rand_r(&of_output) % 4 == 0)
+		edge->flags = TOW_GRAPH_FALLBACK;
 	edge->slots = below(3) ? 0 : below(4);
 }
 
 static void test_random(void)
 {
-	uint32_t shared = 0, whole = 0, dynamic = 0, bounded = 0, merged = 0;
+	uint32_t shared = 0, whole = 0, dynamic = 0, bounded = 0, merged = 0, fallback = 0;
 
 	for (uint32_t i = 0; i < GRAPHS && !wrong; i++) {
 		uint32_t nodes = 1 + below(NODES_MAX), edges = below(EDGES_MAX + 1);
@@ -353,14 +434,15 @@ static void test_random(void)
 			bounded += edge.kind == TOW_PLAN_BOUNDED;
 			dynamic += edge.kind == TOW_PLAN_DYNAMIC;
 			merged += edge.edges > 1;
+			fallback += edge.flags == TOW_GRAPH_FALLBACK;
 		}
 		end();
 	}
 	end();
-	ksft_print_msg("edges: %u static, %u bounded, %u dynamic; %u share, %u are several\n", whole,
-		       bounded, dynamic, shared, merged);
+	ksft_print_msg("edges: %u static, %u bounded, %u dynamic; %u share, %u are several, %u fall back\n",
+		       whole, bounded, dynamic, shared, merged, fallback);
 	ksft_test_result(!wrong && shared > 1000 && whole > 1000 && bounded > 1000 &&
-			 dynamic > 1000 && merged > 1000, "random graphs\n");
+			 dynamic > 1000 && merged > 1000 && fallback > 1000, "random graphs\n");
 }
 
 /* ---- small ones -------------------------------------------------------------- */
@@ -386,19 +468,50 @@ static void test_kinds(void)
 	if (good)
 		check_plan();
 	good &= edge_of(0).kind == TOW_PLAN_STATIC && edge_of(0).tensor_bytes == 400 &&
-		edge_of(0).tensors_bytes == 896 && edge_of(0).slots == 2;
+		edge_of(0).tensors_bytes == 896 && edge_of(0).slots == 2 && edge_of(0).stride == 448;
 	good &= edge_of(2).kind == TOW_PLAN_BOUNDED && edge_of(2).tensor_bytes == 20000 &&
-		edge_of(2).type.dims[1] == 50;
+		edge_of(2).type.dims[1] == 50 && edge_of(2).stride == 20096;
 	good &= edge_of(4).kind == TOW_PLAN_DYNAMIC && edge_of(5).kind == TOW_PLAN_DYNAMIC &&
 		edge_of(4).type.dims[0] == TOW_DIM_UNKNOWN;
 	good &= edge_of(1).tensor_bytes == 4 && edge_of(1).slots == 3 && edge_of(3).tensor_bytes == 0 &&
-		edge_of(3).kind == TOW_PLAN_STATIC;
-	good &= rank_of(1).receives == 4 && rank_of(1).exports == 4 && rank_of(0).exports == 3 &&
+		edge_of(3).kind == TOW_PLAN_STATIC && edge_of(3).tensors_bytes == 0;
+	/* Of rank 1: all that it receives, a number each way for two, three for each dynamic one. */
+	good &= rank_of(1).receives == 4 && rank_of(1).exports == 11 && rank_of(0).exports == 9 &&
 		rank_of(0).registrations == 6 && rank_of(0).peers == 1 && rank_of(0).nodes == 4;
 	good &= tow_plan_edge_of(graph.plan, 4) == TOW_PLAN_NONE &&
 		tow_plan_edge_of(graph.plan, 7) == TOW_PLAN_NONE && tow_plan_edge_of(graph.plan, 3) == 5;
 	end();
 	ksft_test_result(good && !wrong, "static, bounded, dynamic\n");
+}
+
+/* What may fall back is planned as a bounded edge, and needs what a dynamic one does besides. */
+static void test_fallback(void)
+{
+	struct tow_plan_rank before, after;
+	bool good;
+
+	begin(16, 16);
+	for (uint32_t i = 1; i < 16; i++)
+		add(0, i, 2, 10)->output = i;
+	good = !make();
+	before = rank_of(0);
+	end();
+	for (uint32_t i = 0; i < 15; i++)
+		graph.edges[i].flags = TOW_GRAPH_FALLBACK;
+	good &= !make();
+	if (good)
+		check_plan();
+	after = rank_of(0);
+	good &= edge_of(0).kind == TOW_PLAN_BOUNDED && edge_of(0).flags == TOW_GRAPH_FALLBACK &&
+		edge_of(0).type.dims[1] == 10 && edge_of(0).tensor_bytes == 400 && edge_of(0).stride == 512;
+	/* Of each edge a credit, and now a window, too; a mailbox, and one of those ends. */
+	good &= before.exports == 16 && after.exports == 32;
+	/* Of the receiver a number, its range and a mailbox, and of the dynamic end as much. */
+	good &= rank_of(1).exports == 6;
+	/* The region, and 39 lines of 28 KiB, and of 80 KiB. */
+	good &= before.pool_bytes == 2 * TOWI_PLAN_SLAB && after.pool_bytes == 4 * TOWI_PLAN_SLAB;
+	end();
+	ksft_test_result(good && !wrong, "what may fall back has a dynamic end, too\n");
 }
 
 /* One output that two nodes of a rank take crosses once, with the most slots; to a third rank again. */
@@ -429,6 +542,9 @@ static void test_carried(void)
 	good &= make() == -EINVAL && graph.edge == 1;
 	graph.edges[1].to = 3;
 	good &= make() == -EINVAL && graph.edge == 1;
+	graph.edges[1].type.dims[0] = 16;
+	graph.edges[1].flags = TOW_GRAPH_FALLBACK;
+	good &= make() == -EINVAL && graph.edge == 1;
 	ksft_test_result(good && !wrong, "an output goes to a rank once\n");
 }
 
@@ -455,8 +571,7 @@ static void test_sharing(void)
 	/* A ring of five. */
 	good &= edge_of(0).after == 4 && edge_of(0).steps == 1 && edge_of(1).after == 0 &&
 		edge_of(1).steps == 0 && edge_of(4).after == 3;
-	good &= apart_bytes == 5 * HEAD + 60096 &&
-		shared_bytes == 5 * HEAD + 20032;
+	good &= apart_bytes == 5 * LINE + 60096 && shared_bytes == 5 * LINE + 20032;
 	end();
 	/* The third one stays until the end, and so does the block that it is in. */
 	add(0, 5, 1, 3000)->output = 3;
@@ -556,6 +671,22 @@ static void test_refused(void)
 	small();
 	graph.edges[0].slots = TOW_EDGE_SLOTS_MAX + 1;
 	good &= refused(-EINVAL, none, 0);
+	small();
+	graph.edges[1].reserved = 1;
+	good &= refused(-EINVAL, none, 1);
+	small();
+	graph.edges[1].flags = TOW_GRAPH_FALLBACK << 1;
+	good &= refused(-EINVAL, none, 1);
+	/* Nothing to fall back from: no dimensions, one without a bound, or not even their number. */
+	small();
+	graph.edges[1].flags = TOW_GRAPH_FALLBACK;
+	graph.edges[1].type.ndim = 0;
+	good &= refused(-EINVAL, none, 1);
+	graph.edges[1].type.ndim = TOW_NDIM_UNKNOWN;
+	good &= refused(-EINVAL, none, 1);
+	graph.edges[1].type.ndim = 1;
+	graph.edges[1].type.dims[0] = TOW_DIM_UNKNOWN;
+	good &= refused(-EINVAL, none, 1);
 	ksft_test_result(good, "nodes and edges that are wrong are named\n");
 	small();
 	graph.attr.ranks = 0;
@@ -599,10 +730,15 @@ static void test_overflow(void)
 		graph.edges[i].type.dims[0] = ((int64_t)1 << 59) - 1024;
 	}
 	good &= !make();
-	good &= rank_of(1).region_bytes == ((uint64_t)1 << 62) - 8192 + 2 * HEAD;
+	good &= rank_of(1).region_bytes == ((uint64_t)1 << 62) - 8192 + 2 * LINE;
 	end();
 	add(2, 3, 1, (int64_t)1 << 58)->output = 1;
 	good &= refused(-EOVERFLOW, none, 2);
+	/* What rank 0 receives leaves no room for a credit. */
+	begin(2, 4);
+	add(1, 2, 1, ((int64_t)1 << 60) - 16)->slots = 1;
+	add(0, 3, 1, 1);
+	good &= refused(-EOVERFLOW, none, 1);
 	/* No dimension is larger than all of them. */
 	small();
 	graph.edges[0].type.ndim = TOW_DIMS_MAX;
@@ -674,23 +810,37 @@ static void test_answers(void)
 	ksft_test_result(good, "what cannot be asked\n");
 }
 
+/* Of an end of a line, with what it has to send; an arena may round up by an eighth. */
+static uint64_t line_bytes(uint64_t bytes)
+{
+	uint64_t ring = towi_ring_bytes((uint32_t)bytes / TOWI_UNIT);
+
+	return (TOWI_RING_AT + 2 * ring) / 8 * 9 + TOWI_DESK_BYTES;
+}
+
 /* What the layers below have is no more than the planner thinks. */
 static void test_needs(void)
 {
-	/* How large a worker's own mailbox makes rings, and how many spares it has (pump/mailbox.c). */
-	const uint64_t ring = towi_ring_bytes(32768 / TOWI_UNIT), spares = 8;
-	const uint64_t line = TOWI_RING_AT + 2 * ring + TOWI_DESK_BYTES;
+	/*
+	 * How large rings of programs' mailboxes are, and of a worker's own; and how many spares, of
+	 * nine lines that a mailbox has (pump/mailbox.c).
+	 */
+	const uint64_t small_line = line_bytes(8192), large_line = line_bytes(32768), spares = 8;
 
-	ksft_test_result(TOWI_OWN_BYTES <= TOWI_PLAN_END_BYTES && line <= TOWI_PLAN_LINE_BYTES &&
-			 sizeof(struct towi_door) + spares * line <= TOWI_PLAN_WORKER_BYTES &&
+	ksft_test_result(TOWI_OWN_BYTES + TOWI_LETTERS_AT <= TOWI_PLAN_END_BYTES &&
+			 small_line <= TOWI_PLAN_LINE_BYTES &&
+			 large_line <= TOWI_PLAN_END_LINE_BYTES &&
+			 sizeof(struct towi_door) + spares * small_line <=
+			 TOWI_PLAN_BOX_LINES * TOWI_PLAN_LINE_BYTES &&
 			 TOWI_PLAN_GRAIN >= TOWI_LINE, "what ends and lines have\n");
 }
 
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11);
+	ksft_set_plan(12);
 	test_kinds();
+	test_fallback();
 	test_carried();
 	test_sharing();
 	test_order();

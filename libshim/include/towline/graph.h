@@ -8,12 +8,15 @@
  *
  *	static		all dimensions are known: the receiver's buffers are planned
  *	bounded		each is known, or the most that it can be: buffers for the largest
- *			tensor, of which as much is sent as there is
- *	dynamic		anything else: nothing but what such an edge's end has of its own; the
- *			receiver allocates when a tensor comes
+ *			tensor, of which as much is sent as there is, behind its dimensions
+ *	dynamic		anything else: nothing is planned; the receiver allocates when a tensor comes
  *
- * All that a rank receives is at places in one region of its own, and so is what it sends by
- * static and bounded edges, so that nodes compute there what is sent from there.
+ * Where a static or bounded edge may fall back (TOW_GRAPH_FALLBACK) it is planned as bounded, and has the
+ * ends of a dynamic one besides, by which a tensor goes that is of another shape.
+ *
+ * All that a rank receives by static and bounded edges is at places in one region of its own, and so
+ * is what it sends by them, so that nodes compute there what is sent from there.  What others write
+ * tensors to comes first.
  *
  * A plan is made of numbers alone: no device is opened, no memory but the plan's own is taken, and
  * it is the same for the same graph, on every rank.  Functions may be called by any number of
@@ -45,6 +48,12 @@ extern "C" {
  */
 #define TOW_PLAN_SHARE		(1U << 0)
 
+/*
+ * Of an edge: dimensions are what tensors have as a rule; one of another shape is sent nevertheless, as
+ * by a dynamic edge.
+ */
+#define TOW_GRAPH_FALLBACK	(1U << 0)
+
 /**
  * struct tow_graph_node - a node
  * @rank: which rank runs it.  A rank runs its nodes in the order in which they are given
@@ -58,9 +67,11 @@ struct tow_graph_node {
 /**
  * struct tow_graph_edge - that a node takes what another one computes
  * @from: the number of the node that computes it
- * @output: which of its outputs it is.  All edges of one output are of the same @type and @most
+ * @output: which of its outputs it is.  All edges of one output are of the same @flags, @type and @most
  * @to: the number of the node that takes it
  * @slots: how many steps there is memory for, at most TOW_EDGE_SLOTS_MAX; 0: as the plan has it
+ * @flags: TOW_GRAPH_FALLBACK, where there are dimensions and all are known or bounded; or 0
+ * @reserved: 0
  * @type: what is known of the tensor: @type.ndim may be TOW_NDIM_UNKNOWN, and each of its @dims
  *	TOW_DIM_UNKNOWN
  * @most: of each dimension that is not known the most that it can be, or TOW_DIM_UNKNOWN
@@ -70,6 +81,8 @@ struct tow_graph_edge {
 	uint32_t output;
 	uint32_t to;
 	uint32_t slots;
+	uint32_t flags;
+	uint32_t reserved;
 	struct tow_tensor_type type;
 	int64_t most[TOW_DIMS_MAX];
 };
@@ -112,8 +125,9 @@ struct tow_plan;
  * Return: 0, or
  *  -E2BIG: @attr asks for what this library does not know;
  *  -EINVAL: an argument is NULL that must not be, or @attr is not as above; or what is said of
- *	*@node or *@edge: there is no such rank, node, or type, or it has more slots than there may
- *	be, or is of another type than an edge before it of the same output;
+ *	*@node or *@edge: there is no such rank, node, type or flag, or it has more slots than there may
+ *	be, or nothing to fall back from, or is of another type, or falls back otherwise, than an edge
+ *	before it of the same output;
  *  -ENOMEM: out of memory;
  *  -EOVERFLOW: there is no memory as large as *@edge takes, or as large as a rank would need with
  *	it.
@@ -148,18 +162,23 @@ enum tow_plan_kind {
  * @steps: a step's tensor may be sent when the step that is so many before it
  * @after: was read of this edge of the plan: of itself and @slots steps before, or, where it shares
  *	its memory, of the one that has that before it, in the same step (0) or the one before (1)
- * @reserved: 0
+ * @flags: TOW_GRAPH_FALLBACK: it is bounded, and has a dynamic end beside it; or 0
  * @type: of the tensors; of a bounded edge, of the largest one; of a dynamic one as it was given
- * @tensor_bytes: how large such a tensor is; of a dynamic edge 0
- * @offset: where in the receiver's region that is what an end has besides tensors
- * @bytes: how large that is
- * @tensors_offset: where the tensors come to, and how large that is: @offset + @bytes, unless it
- * @tensors_bytes: is shared.  There are @slots of them, each from a multiple of 64 bytes on.  All of
- *	@bytes and @tensors_bytes is what tow_static_bytes() says.  Of a dynamic edge 0
+ * @tensor_bytes: how large such a tensor is; of a dynamic edge that is 0, as all else below
+ * @stride: how far apart tensors are, at the receiver and at the sender: @tensor_bytes, rounded up to
+ *	64; of a bounded edge 64 more, as each tensor is behind a line of 64 bytes that says its
+ *	dimensions (an int64_t for each, in the order of bytes of the machine), and is sent with it
+ * @offset: where in the receiver's region it is counted how many steps have come: 8 bytes, at the
+ *	beginning of a line that nothing else is in
+ * @bytes: how large that line is: 64
+ * @tensors_offset: where the tensors come to, and how large that is: @slots times @stride.  Behind
+ * @tensors_bytes: that line, unless the memory is shared
+ * @credit_offset: where in the sender's region it is counted how many steps the receiver has given
+ *	back: 8 bytes in a line of 64, likewise
  * @send_offset: where in the sender's region nodes compute what is sent, for all edges of this
  *	output, and how
  * @send_bytes: large that is: as many tensors, at places as far apart, as the edge of that output
- *	has slots that has most.  Of a dynamic edge 0
+ *	has slots that has most
  *
  * All places are multiples of 64 bytes.
  */
@@ -175,13 +194,15 @@ struct tow_plan_edge {
 	uint32_t slots;
 	uint32_t steps;
 	uint32_t after;
-	uint32_t reserved;
+	uint32_t flags;
 	struct tow_tensor_type type;
 	uint64_t tensor_bytes;
+	uint64_t stride;
 	uint64_t offset;
 	uint64_t bytes;
 	uint64_t tensors_offset;
 	uint64_t tensors_bytes;
+	uint64_t credit_offset;
 	uint64_t send_offset;
 	uint64_t send_bytes;
 };
@@ -221,17 +242,23 @@ uint32_t tow_plan_edge_of(const struct tow_plan *plan, uint32_t edge);
  * @receives: how many edges of the plan it receives
  * @sends: how many it sends
  * @peers: how many ranks those are from and to
- * @exports: how many ranges of its memory other ranks find by name: one for each edge that it
- *	receives, and one for what dynamic edges read
+ * @exports: how many ranges of its memory other ranks find by name.  One for all that is received
+ *	by static and bounded edges; a number for each of those, received (what has come) or sent
+ *	(credits); a mailbox, if it has peers.  Ends of dynamic edges, and of those that may fall back: a
+ *	receiver's number and its range; a sender's tensors, one if all are in one region; and one
+ *	mailbox for all of them.
+ *	What lines of mailboxes have besides, two for each end, is not in it
  * @registrations: how many memory regions of the device a program on verbs would register, one for
  *	each buffer: what is received by each edge, and each output that is sent.  With towline
  *	there is none of the program's
  * @reserved: 0
  * @region_bytes: how large its region is, all of which has its place in the plan
- * @send_bytes: how much of that is what it sends
- * @pool_bytes: what it takes of the device's pool before the first step: the region, what ends of
- *	edges and connections have besides it, each in whole 2 MiB.  Tensors that come by dynamic
- *	edges, or go by them, are not in it
+ * @receive_bytes: how much of that, from its beginning on, is what others write tensors to
+ * @send_bytes: how much of it is what it sends, at its end
+ * @pool_bytes: what it takes of the device's pool before the first step: the region; and, in its
+ *	worker's arena, a mailbox with a line of 8,192 bytes to each peer, and ends of dynamic edges
+ *	with what they have such lines for; each in whole 2 MiB.  Tensors that come by dynamic edges,
+ *	or go by them, are not in it
  */
 struct tow_plan_rank {
 	uint32_t size;
@@ -243,6 +270,7 @@ struct tow_plan_rank {
 	uint32_t registrations;
 	uint32_t reserved;
 	uint64_t region_bytes;
+	uint64_t receive_bytes;
 	uint64_t send_bytes;
 	uint64_t pool_bytes;
 };

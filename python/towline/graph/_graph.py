@@ -67,6 +67,7 @@ class Edge:
 
     dtype: as NumPy names it, "bfloat16" too.  dims: None where not even their number is known.
     slots: how many steps there is memory for, 0: as the graph has it.
+    fallback: a tensor of another shape, where these dims are known or bounded, is sent as by a dynamic edge.
     """
     source: str
     target: str
@@ -74,13 +75,17 @@ class Edge:
     dims: tuple[AnyDim, ...] | None
     output: int = 0
     slots: int = 0
+    fallback: bool = False
 
     def __str__(self) -> str:
         return f"{self.source}:{self.output} -> {self.target}"
 
     @property
     def kind(self) -> str:
-        """"static": of one shape at all steps; "bounded": never larger than nbytes; else "dynamic"."""
+        """"static": of one shape at all steps; "bounded": never larger than nbytes; else "dynamic".
+
+        This is what dims say.  A plan has an edge with a fallback as "bounded", static ones too.
+        """
         if self.nbytes is None:
             return "dynamic"
         return "bounded" if any(isinstance(dim, Dim) for dim in self.dims or ()) else "static"
@@ -148,8 +153,8 @@ class Graph:
         for edge in self.edges:
             _check(edge, place)
             first = alike.setdefault((edge.source, edge.output), edge)
-            if (first.dtype, first.dims) != (edge.dtype, edge.dims):
-                raise GraphError(f"edge {edge} has another type or dims than {first}")
+            if (first.dtype, first.dims, first.fallback) != (edge.dtype, edge.dims, edge.fallback):
+                raise GraphError(f"edge {edge} has another type, dims or fallback than {first}")
             if (edge.source, edge.output, edge.target) in there:
                 raise GraphError(f"edge {edge} is there twice")
             there.add((edge.source, edge.output, edge.target))
@@ -179,7 +184,7 @@ class Graph:
         nodes = lines({"name": node.name, "rank": node.rank, **known(op=node.op)} for node in self.nodes)
         edges = lines({"from": edge.source, "output": edge.output, "to": edge.target, "dtype": edge.dtype,
                        "dims": None if edge.dims is None else list(map(_dim_out, edge.dims)),
-                       **known(slots=edge.slots)} for edge in self.edges)
+                       **known(slots=edge.slots, fallback=edge.fallback)} for edge in self.edges)
         head = json.dumps({"ranks": self.ranks, "share": self.share, **known(slots=self.slots)})
         return f'{head[:-1]},\n "nodes": [\n{nodes}\n ],\n "edges": [\n{edges}\n ]}}\n'
 
@@ -222,6 +227,8 @@ def _check(edge: Edge, place: Mapping[str, int]) -> None:
         _number(f"edge {edge}", "dim", dim.max if isinstance(dim, Dim) else dim, (1 << 63) - 1)
     _number(f"edge {edge}", "output", edge.output, (1 << 32) - 1)
     _number(f"edge {edge}", "slots", edge.slots, _SLOTS_MAX)
+    if edge.fallback and (not dims or edge.nbytes is None):
+        raise GraphError(f"edge {edge} has nothing to fall back from: its dims are {edge.dims}")
 
 
 def _number(what: str, name: str, number: int | None, most: int) -> None:
@@ -271,13 +278,13 @@ def _node_in(number: int, table: object) -> Node:
 def _edge_in(number: int, table: object) -> Edge:
     what = _named("edge", number, table, "from", "to")
     found = _fields(what, table, {"from": str, "output": int, "to": str, "dtype": str, "dims": object,
-                                  "slots": int}, output=0, slots=0)
+                                  "slots": int, "fallback": bool}, output=0, slots=0, fallback=False)
     dims = found["dims"]
     if not isinstance(dims, list) and dims is not None:
         raise GraphError(f"{what}: 'dims' is of {type(dims).__name__}, not list")
     return Edge(found["from"], found["to"], found["dtype"],
                 None if dims is None else tuple(_dim_in(what, dim) for dim in dims),
-                found["output"], found["slots"])
+                found["output"], found["slots"], found["fallback"])
 
 
 def _dim_in(what: str, dim: object) -> AnyDim:
