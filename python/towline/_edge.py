@@ -76,14 +76,18 @@ class Edge(Object):
     async def connected(self, timeout: float | None = 30.0) -> None:
         """As connect(), in asyncio, which looks now and then; other edges go on meanwhile."""
         until = Deadline(timeout)
-        while True:
-            with self._handle as pointer:
-                result = lib.tow_edge_connect(pointer, 1)
-            if result != -errno.ETIMEDOUT or until.over:
-                check(result, f"connecting edge {self.name}")
-                return
+        while not self._look(until.over):
             self.worker.progress()
             await asyncio.sleep(LOOK_S)
+
+    def _look(self, last: bool) -> bool:
+        """Is the other end there?  If not, and this was the last look, that is raised."""
+        with self._handle as pointer:
+            result = lib.tow_edge_connect(pointer, 1)
+        if result == -errno.ETIMEDOUT and not last:
+            return False
+        check(result, f"connecting edge {self.name}")
+        return True
 
     @property
     def pending(self) -> int:

@@ -198,3 +198,5 @@ class GroupPeer(Peer):
             check(result, f"connecting to rank {rank}")
             # It is the group's: nothing to release.
             self._own(Handle(found.value, lambda _: None, group._handle))
+        if group.device is not None:
+            self.device = group.device

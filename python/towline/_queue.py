@@ -172,14 +172,19 @@ class Queue(Object):
         """
         if region.device is not self.device:
             raise ValueError("the region is of another device")
+        with region._handle as here:
+            return self._between(here, region._handle, remote, qp, slot)
+
+    def _between(self, here: int | None, holder: Handle, remote: Remote, qp: int | None,
+                 slot: Remote | None) -> Any:
+        """The same of a region that ends with its holder."""
         channel = ctypes.POINTER(ChannelStruct)()
         used = [remote] if slot is None else [remote, slot]
-        with self._handle as pointer, region._handle as here, remote._handle as there, \
-                used[-1]._handle as counts:
+        with self._handle as pointer, remote._handle as there, used[-1]._handle as counts:
             # A remote range keeps its peer.
             check(lib.tow_channel_get(pointer, remote.peer._handle.pointer,
                                       CHANNEL_ANY if qp is None else qp, channel), "a way to a peer")
-            kept = _Kept(channel, self._handle, region._handle, *(one._handle for one in used))
+            kept = _Kept(channel, self._handle, holder, *(one._handle for one in used))
             return _ring().Transfer(self._ring, channel.contents.number, here, there,
                                     None if slot is None else counts, kept)
 

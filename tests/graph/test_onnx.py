@@ -4,20 +4,24 @@
 import collections
 import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper, parser
+from onnx import helper
 
+import models
+from onnx_models import HEADS, WIDTH, WORDS, encoder, of
 from towline import graph
 from towline.graph import Dim, GraphError
 
 LIGHT = pathlib.Path(onnx.__file__).parent / "backend/test/data/light"
-README = pathlib.Path(__file__).resolve().parents[2] / "python/README.md"
+TOP = pathlib.Path(__file__).resolve().parents[2]
+README = TOP / "python/README.md"
 SEQ = Dim("seq", 512)
-HEADS, WIDTH, WORDS = 4, 16, 50
 
 # Of what the package has: nodes that compute, and what crosses in a pipeline of two (edges, bytes).
 TABLE = {
@@ -47,8 +51,7 @@ def test_light(name):
 
 def test_trained():
     """Means, variances and numbers are not."""
-    model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
-        m (float[2, 3, 4] x) => (float[2, 3, 4] y)
+    model = of("""m (float[2, 3, 4] x) => (float[2, 3, 4] y)
         <float[3] scale = {1, 1, 1}, float[3] bias = {0, 0, 0}, float[3] mean = {0, 0, 0},
          float[3] var = {1, 1, 1}, float half = {0.5}>
         { n = BatchNormalization(x, scale, bias, mean, var)
@@ -59,51 +62,6 @@ def test_trained():
         "half": "Constant", "n": "BatchNormalization", "y": "Mul"}
     parallel = graph.data_parallel(made, 1, 1)
     assert [node.name for node in parallel.nodes if node.op == "Update"] == ["scale/update", "bias/update"]
-
-
-def encoder(layers=2):
-    """Words [batch, seq] to [batch, seq, WIDTH], by layers of attention, as torch.onnx writes such."""
-    rng, nodes, held = np.random.default_rng(0), [], []
-
-    def hold(name, value):
-        held.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def add(op, name, *inputs, **attributes):
-        nodes.append(helper.make_node(op, inputs, [name], name=f"{name}/{op}", **attributes))
-        return name
-
-    def linear(name, source, inputs, outputs):
-        weight = hold(f"{name}.weight", rng.standard_normal((inputs, outputs)).astype("f4") / inputs)
-        return add("Add", name, add("MatMul", f"{name}.product", source, weight),
-                   hold(f"{name}.bias", np.zeros(outputs, "f4")))
-
-    def norm(name, source):
-        return add("LayerNormalization", name, source, hold(f"{name}.scale", np.ones(WIDTH, "f4")))
-
-    split = hold("split", np.array([0, 0, HEADS, WIDTH // HEADS]))
-    joined = hold("joined", np.array([0, 0, WIDTH]))
-    x = add("Gather", "words", hold("vectors", rng.standard_normal((WORDS, WIDTH)).astype("f4")), "ids")
-    for number in range(layers):
-        own = f"layer{number}"
-        heads = {}
-        for one, perm in (("query", (0, 2, 1, 3)), ("key", (0, 2, 3, 1)), ("value", (0, 2, 1, 3))):
-            parts = add("Reshape", f"{own}.{one}.parts", linear(f"{own}.{one}", x, WIDTH, WIDTH), split)
-            heads[one] = add("Transpose", f"{own}.{one}.heads", parts, perm=perm)
-        scores = add("MatMul", f"{own}.scores", heads["query"], heads["key"])
-        scores = add("Softmax", f"{own}.weights", scores)
-        mixed = add("Transpose", f"{own}.mixed", add("MatMul", f"{own}.taken", scores, heads["value"]),
-                    perm=(0, 2, 1, 3))
-        out = linear(f"{own}.out", add("Reshape", f"{own}.joined", mixed, joined), WIDTH, WIDTH)
-        x = norm(f"{own}.norm1", add("Add", f"{own}.sum1", x, out))
-        after = add("Relu", f"{own}.relu", linear(f"{own}.up", x, WIDTH, 64))
-        x = norm(f"{own}.norm2", add("Add", f"{own}.sum2", x, linear(f"{own}.down", after, 64, WIDTH)))
-    made = helper.make_graph(
-        nodes, "encoder", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "seq"])],
-        [helper.make_tensor_value_info(x, TensorProto.FLOAT, ["batch", "seq", WIDTH])], held)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    return model
 
 
 def dims_of(made, name):
@@ -146,13 +104,6 @@ def test_as_it_runs():
                 assert (array.shape, array.dtype.name) == (dims, edge.dtype), edge
                 checked += 1
         assert checked >= len(model.graph.node) - 1
-
-
-def of(text, *initializers):
-    """A model of ONNX's own text."""
-    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
-    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in initializers)
-    return model
 
 
 def edges_of(model, **words):
@@ -245,7 +196,7 @@ def test_files(tmp_path):
 def test_readme(tmp_path, monkeypatch, capsys):
     """Its block, as it is printed there."""
     text = README.read_text(encoding="utf-8").partition("\n## Graphs\n")[2]
-    block, = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    block, _ = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     onnx.save(encoder(), "encoder.onnx")
     exec(compile(block, str(README), "exec"), {})   # pylint: disable=exec-used
@@ -253,3 +204,12 @@ def test_readme(tmp_path, monkeypatch, capsys):
     assert made.ranks == 2 and capsys.readouterr().out.splitlines() == [
         f"{edge} {edge.kind} {edge.nbytes}" for edge in made.crossing()]
     assert {edge.kind for edge in made.crossing()} == {"bounded", "static"}
+
+
+def test_tables():
+    """performance.md has what plans say."""
+    table = subprocess.run([sys.executable, TOP / "tests/graph/tables"], stdout=subprocess.PIPE, check=True,
+                           text=True).stdout
+    assert len(table.splitlines()) == 2 + len(TABLE) + 2 * 2 + 2 * len(models.TABLE)
+    text = (TOP / "Documentation/performance.md").read_text(encoding="utf-8")
+    assert table in text.partition("\n## Graphs\n")[2].partition("\n## ")[0]

@@ -8,7 +8,10 @@ node its rank.  Its JSON is what `towline plan` reads.
 from ._fx import from_torch
 from ._graph import Dim, Edge, Graph, GraphError, Node
 from ._onnx import from_onnx
+from ._onnx_run import onnx_functions
 from ._partition import by_hand, data_parallel, pipeline
+from ._plan import Plan, PlanEdge, PlanRank, plan
+from ._run import Places, Running, run
 
-__all__ = ["Dim", "Edge", "Graph", "GraphError", "Node", "by_hand", "data_parallel", "from_onnx",
-           "from_torch", "pipeline"]
+__all__ = ["Dim", "Edge", "Graph", "GraphError", "Node", "Places", "Plan", "PlanEdge", "PlanRank", "Running",
+           "by_hand", "data_parallel", "from_onnx", "from_torch", "onnx_functions", "pipeline", "plan", "run"]

@@ -17,8 +17,10 @@ from towlab import cache, kernels
 from . import BUILD, TOP
 
 RESULTS = cache.ROOT / "results"
-# Documents that tests read: what is printed there is run.
+# Documents that tests read: what is printed there is run, or compared.
 _READ = {
+    "graph/onnx": ["Documentation/performance.md"],
+    "graph/onnx-node": ["python/README.md", "Documentation/examples/graph_pipeline.py"],
     "lab/edges-more": ["Documentation/tutorial.md"],
     "lab/mpirun": ["Documentation/tutorial.md"],
     "python/readme": ["python/README.md"],
@@ -85,6 +87,11 @@ def _is_program(path):
         return file.read(4) == b"\x7fELF"
 
 
+def _read(test):
+    """Documents."""
+    return [TOP / path for path in _READ.get(test.name.removesuffix("-dma"), ())]
+
+
 def _own(test):
     """The test's own programs and scripts, and what those name."""
     words = [TOP / word for word in test.command]
@@ -102,8 +109,8 @@ def _own(test):
              if name in said or name == "around"}
     trained = TOP.glob("Documentation/examples/training/*.py") \
         if "examples/training" in said else ()
-    read = [TOP / path for path in _READ.get(test.name.removesuffix("-dma"), ())]
-    found = _of(*(files | scripts | named), *trained, *read)
+    planned = TOP.glob("python/towline/graph/*.py") if test.name.startswith("graph/") else ()
+    found = _of(*(files | scripts | named), *trained, *planned, *_read(test))
     if scripts or any(b"libtowline.so" in path.read_bytes()
                       for path in files | named):
         found += _library()
@@ -131,7 +138,7 @@ def of(test, kernel, kernels):
     """The content of a test on a kernel, or on the host, where it may boot several."""
     said = [test.name, test.command, test.protocol]
     if test.where == "host":
-        return _hash([*said, _project(tuple(kernels))])
+        return _hash([*said, _project(tuple(kernels)), *_of(*_read(test))])
     return _hash([
         *said, kernel, test.nodes, test.smp, test.mem, test.provider,
         test.module, _machine(kernel, test.provider), _own(test),
