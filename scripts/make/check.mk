@@ -14,6 +14,7 @@
 #help demo           two virtual machines: load the module, look at it, an RDMA ping; KERNEL=6.12
 #help                TRANSPORT=rxe (dma: through an IOMMU)
 #help demo-torch     two machines train with PyTorch, over towline and over Gloo; brings PyTorch with it
+#help demo-graph     plans of ONNX models, and two machines run these; brings ONNX and Graphviz with it
 #help lint           every linter over every file
 #help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses
 #help                AGAINST=COMMIT compares with that commit's towline: build/bench/against.json
@@ -56,6 +57,9 @@ demo:
 demo-torch:
 	@scripts/demo torch
 
+demo-graph:
+	@scripts/demo graph
+
 lint:
 	@scripts/lint
 
@@ -82,4 +86,4 @@ clean-cache:
 	@mkdir -p $(cache) && flock $(cache)/lock \
 		find $(cache) -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
 
-.PHONY: flaky clean-cache setup check check-full check-quick check-host check-torch check-graph demo demo-torch lint bench soak before coverage
+.PHONY: flaky clean-cache setup check check-full check-quick check-host check-torch check-graph demo demo-torch demo-graph lint bench soak before coverage
