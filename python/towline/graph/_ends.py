@@ -188,7 +188,8 @@ class Way:
             self._reap()
             if self._given:
                 credit = self.edge.steps + self._credits.value
-                while self._given and self._given[0][0] < credit and self._here.room():
+                while self._given and self._given[0][0] < credit and self._here.room() and \
+                        len(self._fallen) < self.edge.slots:
                     self._begin(*self._given.popleft())
         except Error as error:
             raise _blaming(error, self.edge, self.edge.to_rank) from error
@@ -428,13 +429,8 @@ class In:
     def come(self, step: int) -> Array | None:
         """That step's tensor, if it has come."""
         edge = self.edge
-        if self._come <= step:
-            try:
-                self._come = self._waits.value
-            except Error as error:
-                raise _blaming(error, edge, edge.from_rank) from error
-            if self._come <= step:
-                return None
+        if not self._has(step):
+            return None
         offset = edge.tensors_offset + step % edge.slots * edge.stride
         shape: Any = edge.dims
         if edge.kind == "bounded":
@@ -461,9 +457,17 @@ class In:
 
     def there(self, step: int) -> bool:
         """Has it come?"""
-        if self._waits.value <= step:
-            return False
-        return not self._fallen or self._fallback is not None and self._fallback.test() is not None
+        return self._has(step) and (
+            not self._fallen or self._fallback is not None and self._fallback.test() is not None)
+
+    def _has(self, step: int) -> bool:
+        """Has it been notified of?"""
+        if self._come <= step:
+            try:
+                self._come = self._waits.value
+            except Error as error:
+                raise _blaming(error, self.edge, self.edge.from_rank) from error
+        return self._come > step
 
     def arm(self, step: int) -> None:
         """Before sleeping."""
