@@ -397,10 +397,11 @@ class Lab:
     def _netem(self, node, args):
         if not args:
             raise ValueError(CTL_USAGE.rstrip())
+        # Once it is there it is only changed: each qdisc that comes or goes stops the interface for a moment, in
+        # which soft-RoCE may lose its way for good.
         if args == ("off",):
-            words = ["tc", "qdisc", "del", "dev", "eth0", "root"]
-        else:
-            words = ["tc", "qdisc", "replace", "dev", "eth0", "root", "netem", *args]
+            args = ("limit", "1000", "delay", "0ms", "loss", "0%")
+        words = ["tc", "qdisc", "replace", "dev", "eth0", "root", "netem", *args]
         session = node.exec(words)
         session.close_stdin()
         code = session.wait(30)
